@@ -30,10 +30,10 @@ from typing import Any
 import mycc
 import torch
 from choice_forms import choices
-from fold_forms import folds
 from loop_forms import Form, forms
 from mycc.compiler.ir.ops import GPU_ALONE, OPS, Printed, spell
 from mycc.compiler.machine.targets import parse_targets
+from reduction_forms import reductions
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -170,7 +170,7 @@ def moved(form: Form) -> int:
 
 def listed_forms(megabytes: int, only: str) -> list[Form]:
     """The forms whose name contains one of the texts in `only`, which have commas between them."""
-    listed = [*forms(megabytes), *folds(megabytes), *choices(megabytes)]
+    listed = [*forms(megabytes), *reductions(megabytes), *choices(megabytes)]
     return [form for form in listed if any(text in form.name for text in only.split(","))]
 
 

@@ -1,4 +1,4 @@
-"""The forms that kernels_loops.py times: arithmetic, folds and norms; copies that change order, gathers, pools."""
+"""The forms that kernels_loops.py times: arithmetic, reductions and norms; copies that change order, gathers, pools."""
 
 from __future__ import annotations
 

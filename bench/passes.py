@@ -30,11 +30,11 @@ import mycc
 import torch
 import zoo
 from choice_forms import choices
-from fold_forms import folds
 from kernels_loops import Module
 from loop_forms import forms
 from mycc.compiler.schedule.passes import CPU_PASSES
 from mycc.compiler.schedule.planning import CPU_PLANNING, OPTIONAL
+from reduction_forms import reductions
 from torch import nn
 
 ROUNDS = 9
@@ -55,7 +55,7 @@ class Case:
 
 
 def loops() -> Iterator[Case]:
-    for form in (*forms(MEGABYTES), *folds(MEGABYTES), *choices(MEGABYTES)):
+    for form in (*forms(MEGABYTES), *reductions(MEGABYTES), *choices(MEGABYTES)):
         yield Case("loops", form.name, Module(form.function), form.inputs)
 
 

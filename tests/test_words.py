@@ -40,6 +40,8 @@ STANDARD = {
     r"roll_products": "sliding window",
     r"true_places": "nonzero",
     r"split_long_products|long_products": "split-K",
+    r"Fold(View|Form)|(Row|Lane|Column|Arg)Fold|(row|lane|column|arg)_fold(_view)?|folds_(whole|columns)": "reduction",
+    r"fold_(vector|lanes|row|rows_in_order|neighbours|iterations|prod|max|min|add|view|form)": "reduction, combine",
 }  # fmt: skip
 
 

@@ -88,8 +88,8 @@ class Map(Node):
 
 
 @dataclass(frozen=True)
-class Fold:
-    """acc = fold(op, value) over the reduced loops. op: sum, prod, max, min, any, all, argmax, argmin; top: the
+class Reduction:
+    """acc = reduce(op, value) over the reduced loops. op: sum, prod, max, min, any, all, argmax, argmin; top: the
     largest number, or NaN where there is one, as the target likes; its reader finds NaN by other means; spread: the sum
     of squared deviations from the mean of all values (see schedule/algebra/welford.py)."""
 
@@ -100,13 +100,13 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Reduce(Node):
-    """for dims: { fold `folds` over rdims; stores (which may use the folds' Acc) }."""
+    """for dims: { reduce by `reductions` over rdims; stores (which may use their Acc) }."""
 
     rdims: tuple[Var, ...]
-    folds: tuple[Fold, ...]
+    reductions: tuple[Reduction, ...]
 
     def expressions(self) -> Iterator[Expr]:
-        for f in self.folds:
+        for f in self.reductions:
             yield f.value
         yield from super().expressions()
 

@@ -49,8 +49,8 @@ def _body(node: AnyNode, indent: str) -> str:
         case Map():
             return f"map[{_loops(node.dims)}] {stores}"
         case Reduce():
-            folds = "; ".join(f"{f.acc} = {f.op} {f.value}" for f in node.folds)
-            return f"reduce[{_loops(node.dims)}; {_loops(node.rdims)}] {folds} -> {stores}"
+            reductions = "; ".join(f"{f.acc} = {f.op} {f.value}" for f in node.reductions)
+            return f"reduce[{_loops(node.dims)}; {_loops(node.rdims)}] {reductions} -> {stores}"
         case Gemm():
             form = "packed " if node.packed else ""
             left = str(node.a.buffer)

@@ -95,9 +95,9 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
                     yield f"a link of a chain makes more than {made.name}"
                 yield from _node(link, ())
         case Reduce():
-            for fold in node.folds:
-                yield from _expression(fold.value, scope | set(node.rdims), set())
-            yield from _stores(node.stores, scope, {f.acc for f in node.folds})
+            for reduction in node.reductions:
+                yield from _expression(reduction.value, scope | set(node.rdims), set())
+            yield from _stores(node.stores, scope, {f.acc for f in node.reductions})
         case Attention():
             if node.score is not None:
                 yield from _expression(node.score, scope | {node.key}, {Acc("score", "f32")})

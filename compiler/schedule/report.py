@@ -64,9 +64,9 @@ def flops(node: Node) -> Index:
         case Nest():
             return sum((flops(stage) for stage in node.stages), as_index(0))
         case Reduce():
-            folded = _operators(f.value for f in node.folds) + len(node.folds)
+            reduced = _operators(f.value for f in node.reductions) + len(node.reductions)
             turns = product(v.extent for v in node.rdims)
-            return node.extent * (turns * folded + _operators(s.value for s in node.stores))
+            return node.extent * (turns * reduced + _operators(s.value for s in node.stores))
         case Map():
             return _pointwise(node, node.extent)
         case Scan():

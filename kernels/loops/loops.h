@@ -146,16 +146,16 @@ template <class T, int V> struct Held {
 /* Most vectors of accumulators that are held: there are as many registers again. */
 constexpr int64_t kHeldVectors = W == 16 ? 16 : 8;
 
-template <int LINE, int I, class Fold, class Prefetch, class... Block>
-MYCC_INLINE void fold_vector(int64_t row, const Fold &fold, const Prefetch &prefetch, Block &...block) {
+template <int LINE, int I, class Accumulate, class Prefetch, class... Block>
+MYCC_INLINE void accumulate_vector(int64_t row, const Accumulate &accumulate, const Prefetch &prefetch, Block &...block) {
   if constexpr (I % LINE == 0) prefetch(row, I * W);
-  fold(row, I * W, block.v[I]...);
+  accumulate(row, I * W, block.v[I]...);
 }
-template <int LINE, int... I, class Fold, class Prefetch, class... T>
-MYCC_INLINE void rows_in_registers(int64_t first, int64_t last, Fold fold, Prefetch prefetch, std::integer_sequence<int, I...>,
+template <int LINE, int... I, class Accumulate, class Prefetch, class... T>
+MYCC_INLINE void rows_in_registers(int64_t first, int64_t last, Accumulate accumulate, Prefetch prefetch, std::integer_sequence<int, I...>,
                                    T *...acc) {
   const auto all = [&](auto... block) MYCC_INLINED {
-    for (int64_t row = first; row < last; ++row) (fold_vector<LINE, I>(row, fold, prefetch, block...), ...);
+    for (int64_t row = first; row < last; ++row) (accumulate_vector<LINE, I>(row, accumulate, prefetch, block...), ...);
     const auto put = [](auto *to, auto &from) MYCC_INLINED { (store(to + I * W, from.v[I]), ...); };
     (put(acc, block), ...);
   };
@@ -173,37 +173,37 @@ template <int64_t vectors, int N> constexpr int64_t held_strip() {
     if (vectors % n == 0) return n;
   return 1;
 }
-/* Bytes of a row whose strips are folded one after the other, so that the rows stay in the first level cache. */
+/* Bytes of a row whose strips are reduced one after the other, so that the rows stay in the first level cache. */
 constexpr int64_t kStripsRow = 2048;
 
-/* Rows from first to last, in the order of memory, are folded into blocks of accumulators [columns]: fold(row, column,
- * accumulators) a vector. prefetch(row, column) fetches a line of it, of elements of `size` bytes. */
-template <int64_t columns, int size, class Fold, class Prefetch, class... T>
-MYCC_INLINE void rows_in_order(int64_t first, int64_t last, Fold fold, Prefetch prefetch, T *...acc) {
+/* Rows from first to last, in the order of memory, are added into blocks of accumulators [columns]: accumulate(row,
+ * column, accumulators) a vector. prefetch(row, column) fetches a line of it, of elements of `size` bytes. */
+template <int64_t columns, int size, class Accumulate, class Prefetch, class... T>
+MYCC_INLINE void rows_in_order(int64_t first, int64_t last, Accumulate accumulate, Prefetch prefetch, T *...acc) {
   constexpr int64_t vectors = columns / W;
   constexpr int line = W * size < 64 ? 64 / (W * size) : 1; /* vectors */
   if constexpr (vectors * sizeof...(T) <= kHeldVectors) {
-    rows_in_registers<line>(first, last, fold, prefetch, std::make_integer_sequence<int, vectors>(), acc...);
+    rows_in_registers<line>(first, last, accumulate, prefetch, std::make_integer_sequence<int, vectors>(), acc...);
   } else if constexpr (sizeof...(T) > 1 && columns * size <= kStripsRow) {
     constexpr int64_t strip = held_strip<vectors, (int)sizeof...(T)>(), strips = vectors / strip;
     for (int64_t s = 0; s < strips; ++s) {
       const int64_t at = s * strip * W;
-      const auto fold_strip = [&](int64_t row, int64_t column, auto &...sum) MYCC_INLINED {
-        fold(row, at + column, sum...);
+      const auto accumulate_strip = [&](int64_t row, int64_t column, auto &...sum) MYCC_INLINED {
+        accumulate(row, at + column, sum...);
       };
       /* what is fetched lies in the order of memory all the same */
       const auto prefetch_in_order = [&](int64_t row, int64_t column) MYCC_INLINED {
         const int64_t turn = s * (last - first) + row - first;
         prefetch(first + turn / strips, turn % strips * strip * W + column);
       };
-      rows_in_registers<(line < strip ? line : strip)>(first, last, fold_strip, prefetch_in_order,
+      rows_in_registers<(line < strip ? line : strip)>(first, last, accumulate_strip, prefetch_in_order,
                                                        std::make_integer_sequence<int, strip>(), (acc + at)...);
     }
   } else {
     constexpr int64_t turn = vectors % line == 0 && line > 2 ? line : 2;
-    const auto fold_next = [&](int64_t row, int64_t column) MYCC_INLINED {
+    const auto accumulate_next = [&](int64_t row, int64_t column) MYCC_INLINED {
       const auto each = [&](auto... sum) MYCC_INLINED {
-        fold(row, column, sum...);
+        accumulate(row, column, sum...);
         (store(acc + column, sum), ...);
       };
       each(load(acc + column)...);
@@ -214,10 +214,10 @@ MYCC_INLINE void rows_in_order(int64_t first, int64_t last, Fold fold, Prefetch 
 #pragma GCC unroll 4
         for (int64_t i = 0; i < turn; ++i) {
           if (i % line == 0) prefetch(row, column + i * W);
-          fold_next(row, column + i * W);
+          accumulate_next(row, column + i * W);
         }
       }
-      for (; column < columns; column += W) fold_next(row, column);
+      for (; column < columns; column += W) accumulate_next(row, column);
     }
   }
 }

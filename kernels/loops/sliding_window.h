@@ -1,12 +1,12 @@
-/* sliding_window.h: windows that overlap, folded in one walk over the rows that they share.
+/* sliding_window.h: windows that overlap, reduced in one walk over the rows that they share.
  *
  *     each_strip<OPEN, LANES, FROM, TO>(strip):         strip(q, Strip) for some vectors of a row at a time
- *     roll<TAPS, STEP, N>(first, last, pad, size, ..):  window r of [first, last) folds the rows at [r * STEP - pad,
+ *     roll<TAPS, STEP, N>(first, last, pad, size, ..):  window r of [first, last) reduces the rows at [r * STEP - pad,
  *                                                       r * STEP - pad + TAPS) of those in [0, size), N vectors of each
  *
  *     slide_products<TAPS, STEP, N>(first, last, ..):    the same of sums of products with a weight for every tap
  *
- * A row is read once: it is folded into all windows that have begun, whose vectors are in registers.
+ * A row is read once: it is added into all windows that have begun, whose vectors are in registers.
  */
 #ifndef MYCC_KERNELS_LOOPS_SLIDING_WINDOW_H
 #define MYCC_KERNELS_LOOPS_SLIDING_WINDOW_H
@@ -24,10 +24,10 @@ template <int N, class F> MYCC_INLINE void known_iterations(int64_t n, const F &
 }
 
 /* value(0), value(1), .. value(n - 1) as one, n at most N; `none` where there is none. */
-template <int N, class V, class Fold, class F> MYCC_INLINE V fold_iterations(int64_t n, V none, const Fold &fold, const F &value) {
+template <int N, class V, class Combine, class F> MYCC_INLINE V combine_iterations(int64_t n, V none, const Combine &combine, const F &value) {
   if (n <= 0) return none;
   V all = value(0);
-  each_iteration<N - 1>(n - 1, [&](int64_t i) MYCC_INLINED { all = fold(all, value(i + 1)); });
+  each_iteration<N - 1>(n - 1, [&](int64_t i) MYCC_INLINED { all = combine(all, value(i + 1)); });
   return all;
 }
 
@@ -76,7 +76,7 @@ template <int V, int N, class F> MYCC_INLINE void each(const F &f) {
   }
 }
 
-/* The rows that some windows fold: those of [begin, end) that are not in front of the first. */
+/* The rows that some windows reduce: those of [begin, end) that are not in front of the first. */
 struct Places {
   int64_t begin, end;
   MYCC_INLINE bool hold(int64_t at) const { return at >= (begin > 0 ? begin : 0) && at < end; }
@@ -84,18 +84,18 @@ struct Places {
 
 /* Tap T of the window that ends next: its row in all of the windows that have begun; the last tap leaves the window
  * that ends in `out`, and each of the others one place further to the front. */
-template <int TAPS, int STEP, int T, int D, class V, class Fold> MYCC_INLINE void take(V *a, V &out, V row, const Fold &fold) {
+template <int TAPS, int STEP, int T, int D, class V, class Combine> MYCC_INLINE void take(V *a, V &out, V row, const Combine &combine) {
   constexpr int OPEN = (TAPS - 1) / STEP;
   if constexpr (D <= OPEN && D * STEP <= T) {
     V next = row;
-    if constexpr (D * STEP < T) next = fold(a[D], row);
+    if constexpr (D * STEP < T) next = combine(a[D], row);
     if constexpr (T < TAPS - 1)
       a[D] = next;
     else if constexpr (D == 0)
       out = next;
     else
       a[D - 1] = next;
-    take<TAPS, STEP, T, D + 1>(a, out, row, fold);
+    take<TAPS, STEP, T, D + 1>(a, out, row, combine);
   }
 }
 
@@ -115,10 +115,10 @@ template <int OPEN, int64_t LANES, int64_t FROM, int64_t TO, class F> MYCC_INLIN
   windows::strips<windows::strip_vectors<OPEN, LANES>(), LANES, FROM, TO, 0>(strip);
 }
 
-/* fold(a, b): of two vectors, `none` without effect; row(at, v): the v-th vector of the row at `at`; put(r, v, x): what
- * window r holds. */
-template <int TAPS, int STEP, int N, class V, class Fold, class Row, class Put>
-MYCC_INLINE void roll(int64_t first, int64_t last, int64_t pad, int64_t size, V none, const Fold &fold, const Row &row, const Put &put) {
+/* combine(a, b): of two vectors, `none` without effect; row(at, v): the v-th vector of the row at `at`; put(r, v, x):
+ * what window r holds. */
+template <int TAPS, int STEP, int N, class V, class Combine, class Row, class Put>
+MYCC_INLINE void roll(int64_t first, int64_t last, int64_t pad, int64_t size, V none, const Combine &combine, const Row &row, const Put &put) {
   constexpr int OPEN = (TAPS - 1) / STEP;
   const windows::Places places = {first * STEP - pad, smaller(size, (last - 1) * STEP - pad + TAPS)};
   V a[N][OPEN + 1], out[N];
@@ -128,9 +128,9 @@ MYCC_INLINE void roll(int64_t first, int64_t last, int64_t pad, int64_t size, V 
       constexpr int T = (int)decltype(t)::value;
       const int64_t at = r * STEP - pad + T;
       if (__builtin_expect(places.hold(at), 1))
-        windows::each<0, N>([&](auto v) MYCC_INLINED { windows::take<TAPS, STEP, T, 0>(a[v], out[v], row(at, v), fold); });
+        windows::each<0, N>([&](auto v) MYCC_INLINED { windows::take<TAPS, STEP, T, 0>(a[v], out[v], row(at, v), combine); });
       else
-        windows::each<0, N>([&](auto v) MYCC_INLINED { windows::take<TAPS, STEP, T, 0>(a[v], out[v], none, fold); });
+        windows::each<0, N>([&](auto v) MYCC_INLINED { windows::take<TAPS, STEP, T, 0>(a[v], out[v], none, combine); });
     });
     if (__builtin_expect(r >= first, 1)) windows::each<0, N>([&](auto v) MYCC_INLINED { put(r, v, out[v]); });
   }

@@ -26,7 +26,7 @@ template <int K, int... I> MYCC_INLINE hi64 exchange(hi64 v, lane_list<I...>) {
   return __builtin_shuffle(v, hi64{(I ^ K)...});
 }
 #endif
-template <class L, class V, class F> MYCC_INLINE auto fold(V v, F f) {
+template <class L, class V, class F> MYCC_INLINE auto reduce_lanes(V v, F f) {
   constexpr int n = sizeof(V) / sizeof(v[0]);
   if constexpr (n > 8) v = f(v, exchange<8>(v, L()));
   if constexpr (n > 4) v = f(v, exchange<4>(v, L()));
@@ -34,10 +34,10 @@ template <class L, class V, class F> MYCC_INLINE auto fold(V v, F f) {
   v = f(v, exchange<1>(v, L()));
   return v[0];
 }
-template <class F> MYCC_INLINE float reduce(vf32 v, F f) { return fold<all_lanes>(v, f); }
-template <class F> MYCC_INLINE int32_t reduce(vi32 v, F f) { return fold<all_lanes>(v, f); }
-template <class F> MYCC_INLINE double reduce(vf64 v, F f) { return fold<lower_lanes>(f(v.lo, v.hi), f); }
-template <class F> MYCC_INLINE int64_t reduce(vi64 v, F f) { return fold<lower_lanes>(f(v.lo, v.hi), f); }
+template <class F> MYCC_INLINE float reduce(vf32 v, F f) { return reduce_lanes<all_lanes>(v, f); }
+template <class F> MYCC_INLINE int32_t reduce(vi32 v, F f) { return reduce_lanes<all_lanes>(v, f); }
+template <class F> MYCC_INLINE double reduce(vf64 v, F f) { return reduce_lanes<lower_lanes>(f(v.lo, v.hi), f); }
+template <class F> MYCC_INLINE int64_t reduce(vi64 v, F f) { return reduce_lanes<lower_lanes>(f(v.lo, v.hi), f); }
 
 /* A step of the trees of four vectors at once. a and b each have the lanes that are left of as many trees, 2 K of each. */
 template <int K, int... I> MYCC_INLINE vf32 add_halves(vf32 a, vf32 b, lane_list<I...>) {
@@ -128,7 +128,7 @@ template <class H, int... I> MYCC_INLINE H last(H v, lane_list<I...>) {
 }
 #endif
 template <class H> MYCC_INLINE H last(H v) { return last(v, lower_lanes()); }
-template <class H, class F> MYCC_INLINE H fold(H v, H neutral, F f) {
+template <class H, class F> MYCC_INLINE H reduce_lanes(H v, H neutral, F f) {
   constexpr int n = sizeof(H) / sizeof(double);
   v = f(v, moved_up<1>(neutral, v, lower_lanes()));
   if constexpr (n > 2) v = f(v, moved_up<2>(neutral, v, lower_lanes()));
@@ -136,10 +136,10 @@ template <class H, class F> MYCC_INLINE H fold(H v, H neutral, F f) {
   return v;
 }
 template <class H> MYCC_INLINE H sum(H v) {
-  return fold(v, H{}, [](H a, H b) MYCC_INLINED { return a + b; });
+  return reduce_lanes(v, H{}, [](H a, H b) MYCC_INLINED { return a + b; });
 }
 MYCC_INLINE hf64 product(hf64 v) {
-  return fold(v, hf64{} + 1.0, [](hf64 a, hf64 b) MYCC_INLINED { return a * b; });
+  return reduce_lanes(v, hf64{} + 1.0, [](hf64 a, hf64 b) MYCC_INLINED { return a * b; });
 }
 } /* namespace running */
 

@@ -8,7 +8,7 @@
  *   vec/ops.h     comparisons, logic, selection, min/max, integers, casts
  *   vec/bounds.h  vectors of which some lanes lie outside of a row
  *   vec/reduce.h  reductions of a vector to a scalar
- *   vec/neighbours.h  folds of neighbours, side by side
+ *   vec/neighbours.h  reductions of neighbours, side by side
  *   vec/taps.h    taps of windows that lie two or more elements apart
  *
  * Vector maths (exp, erf, ...) is in math/math.h. Every function has scalar overloads that give the bits of one lane.

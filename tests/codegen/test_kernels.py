@@ -120,7 +120,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "padded": ("rows", lambda a: F.pad(a, (1, 1, 1, 1)), (image,), (), False),
     "padded_and_read": ("rows", lambda a: F.pad(a * 2, (3, 0)) + 1, (x,), (), True),
     "window_in_rows": ("rows", lambda a: F.max_pool2d(a, 3, 2, 1, 2), (torch.randn(2, 9, 39),), (), False),
-    "window_in_two_folds": ("rows", lambda a: F.max_pool2d(a, 9, 1, 4), (torch.randn(300, 1, 9, 40),), (), False),
+    "window_in_two_reductions": ("rows", lambda a: F.max_pool2d(a, 9, 1, 4), (torch.randn(300, 1, 9, 40),), (), False),
     "windows_down_rows": ("windows", lambda a: F.max_pool2d(a, 3, 2, 1), (torch.randn(2, 30, 39),), (), False),
     "windows_in_pairs": ("windows", lambda a: F.max_pool2d(a, 3, 2, 1), (torch.randn(2, 30, 40),), (), False),
     "windows_along_rows": (
@@ -150,19 +150,21 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "short_windows": ("rows", lambda a: F.avg_pool2d(a, 2), (image,), (), False),
     "short_rows_in_order": ("rows", lambda a: a.sum(1), (torch.randn(30, 9, 40),), (), False),
     "windows_of_three": ("rows", lambda a: a.sum(-1), (torch.zeros(100000, 3),), (), False),
-    "row_fold": ("rows", lambda a: a.mean(-1), (torch.zeros(3, 400),), (), False),
+    "horizontal_reduction": ("rows", lambda a: a.mean(-1), (torch.zeros(3, 400),), (), False),
     "rows_in_streams": ("row_streams", lambda a: a.mean(-1), (x,), (), False),
     "indices_in_streams": ("row_streams", lambda a: a.argmax(-1), (x,), (), False),
-    "row_fold_of_streams": ("rows", lambda a: a.amax(-1), (torch.zeros(64, 70000),), (), False),
-    "row_fold_of_pieces": ("rows", lambda a: a.sum((0, 2)), (torch.zeros(64, 40, 512),), (), False),
-    "row_fold_of_runs": ("rows", lambda a: a.sum((0, 2)), (torch.zeros(64, 4, 3136),), (), False),
-    "lane_fold": ("rows", lambda a: a.amax(1), (x,), (), True),
-    "column_fold": ("rows", lambda a: a.sum(0), (torch.randn(20, 40),), (), False),
-    "column_fold_in_order": ("rows", lambda a: a.amax(1), (torch.zeros(17, 65, 256),), (), False),
+    "horizontal_reduction_of_streams": ("rows", lambda a: a.amax(-1), (torch.zeros(64, 70000),), (), False),
+    "horizontal_reduction_of_pieces": ("rows", lambda a: a.sum((0, 2)), (torch.zeros(64, 40, 512),), (), False),
+    "horizontal_reduction_of_runs": ("rows", lambda a: a.sum((0, 2)), (torch.zeros(64, 4, 3136),), (), False),
+    "vertical_reduction": ("rows", lambda a: a.amax(1), (x,), (), True),
+    "column_reduction": ("rows", lambda a: a.sum(0), (torch.randn(20, 40),), (), False),
+    "column_reduction_in_order": ("rows", lambda a: a.amax(1), (torch.zeros(17, 65, 256),), (), False),
     "spread_columns": ("rows", lambda a: (2 * a).var(1), (torch.zeros(17, 65, 256),), (), False),
-    "column_fold_of_16_bits": ("rows", lambda a: a.float().sum(1), (torch.zeros(2, 300, 1024).bfloat16(),), (), False),
-    "column_fold_of_wide_rows": ("rows", lambda a: a.amax(1), (torch.zeros(2, 21, 70000),), (), False),
-    "lane_fold_of_long_rows": ("rows", lambda a: a.amax(1), (torch.zeros(2, 8, 70000),), (), False),
+    "column_reduction_of_16_bits": (
+        "rows", lambda a: a.float().sum(1), (torch.zeros(2, 300, 1024).bfloat16(),), (), False
+    ),
+    "column_reduction_of_wide_rows": ("rows", lambda a: a.amax(1), (torch.zeros(2, 21, 70000),), (), False),
+    "vertical_reduction_of_long_rows": ("rows", lambda a: a.amax(1), (torch.zeros(2, 8, 70000),), (), False),
     "arg_row": ("rows", lambda a: a.argmax(-1), (torch.zeros(3, 400),), (), False),
     "arg_columns": ("rows", lambda a: a.argmin(1), (x,), (), False),
     "arg_columns_of_wide_rows": ("rows", lambda a: a.argmax(1), (torch.zeros(2, 21, 70000),), (), False),
@@ -172,7 +174,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "transposed_places": ("rows", lambda a: a.argmax(-1), (torch.randn(300, 10),), (), False),
     "scan_columns": ("rows", lambda a: a.cumsum(1), (x,), (), False),
     "scan_row": ("rows", lambda a: a.cumsum(-1), (x,), (), False),
-    "arg_fold": ("rows", lambda a: a.argmax(1), (torch.randn(4, 6, 2),), (), False),
+    "arg_reduction": ("rows", lambda a: a.argmax(1), (torch.randn(4, 6, 2),), (), False),
     "softmax": ("pipelined_rows", lambda a: torch.softmax(a, -1), (x,), (), True),
     "norm_of_samples": ("pipelined_samples", norm_of_last, (torch.zeros(48, 56, 56, 64),), (), False),
     "softmax_of_columns": ("pipelined_columns", lambda a: torch.softmax(a, 1), (torch.ones(16, 64, 64),), (), False),
@@ -325,7 +327,7 @@ def test_undefined_names_raise() -> None:
 
 def test_units_share_the_work_and_stay_the_same() -> None:
     pool = KernelPool()
-    for name in ("map_flat", "softmax", "gemm", "conv", "lane_fold"):
+    for name in ("map_flat", "softmax", "gemm", "conv", "vertical_reduction"):
         _, function, inputs, parts, dynamic = KERNELS[name]
         calls_of(scheduled(function, *inputs, parts=parts, dynamic=dynamic), pool)
     units = split_units(pool.kernels(), 3)

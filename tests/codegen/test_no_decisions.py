@@ -66,7 +66,7 @@ def test_code_generation_of_loops_asks_no_pass_of_the_schedule() -> None:
             "running_value",
             "is_stream",
             "keeps_indices",
-            "SCALAR_FOLDS",
+            "SCALAR_REDUCTIONS",
         ),  # what a node is made of
         *("inside", "Inside", "MOST_APART", "DIVISIONS", "fma_factors", "groups", "trim"),  # spellings of expressions
         *("whole_lines", "only_moves", "NARROW", "LINE", "widest", "in_memory", "row_piece", "BLOCK_ROWS"),

@@ -24,8 +24,8 @@ def nest_of(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> Nes
 
 
 def region_of(nest: Nest) -> int:
-    fold = next(s for s in nest.stages if isinstance(s, Reduce))
-    return region_blocks(nest, fold.rdims[0], fold.dims[-1])
+    reduction = next(s for s in nest.stages if isinstance(s, Reduce))
+    return region_blocks(nest, reduction.rdims[0], reduction.dims[-1])
 
 
 def view_of(nest: Nest) -> PipelinedColumnsKernel:

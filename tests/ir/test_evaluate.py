@@ -13,7 +13,7 @@ from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.evaluate import CallFails, Undefined, evaluate
 from mycc.compiler.ir.expr import Acc, Const, Expr, IndexValue, Load, cast
 from mycc.compiler.ir.index import Index, Indirect, Var, as_index, of
-from mycc.compiler.ir.nodes import Carry, Fold, Map, Nest, Node, Origin, Reduce, Scan, Scatter, Store
+from mycc.compiler.ir.nodes import Carry, Map, Nest, Node, Origin, Reduce, Reduction, Scan, Scatter, Store
 from mycc.compiler.ir.ops import OPS
 from mycc.compiler.ir.program import Program
 from mycc.compiler.lower import lower
@@ -300,15 +300,15 @@ def test_steps_hand_on_all_carries_at_once() -> None:
     ]  # fmt: skip
 
 
-def test_folds_of_special_values() -> None:
+def test_reductions_of_special_values() -> None:
     z = Buffer("z", "i64", as_index(2), "output", 1)
     acc, place = Acc("acc", "f32"), Acc("place", "i64")
     column = Var("column", as_index(4))
     rows = Var("rows", as_index(2))
     load = Load(Buffer("x", "f32", as_index(8), "input", 0), of(rows) * 4 + of(column))
     out = Buffer("y", "f32", as_index(2), "output", 0)
-    folds = (Fold(acc, "max", load), Fold(place, "argmax", load))
-    reduce = Reduce((rows,), (Store(out, of(rows), acc), Store(z, of(rows), place)), Origin(), (column,), folds)
+    reductions = (Reduction(acc, "max", load), Reduction(place, "argmax", load))
+    reduce = Reduce((rows,), (Store(out, of(rows), acc), Store(z, of(rows), place)), Origin(), (column,), reductions)
     program = Program("test", (load.buffer,), (out, z), (), (reduce,))
     nan, inf = float("nan"), float("inf")
     found = evaluate(program, {load.buffer: np.array([1, nan, inf, nan, 2, inf, inf, 0])}, {})

@@ -17,7 +17,7 @@ from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.evaluate import evaluate
 from mycc.compiler.ir.expr import Acc, Expr, IndexValue, Load, cast
 from mycc.compiler.ir.index import ONE, Atom, Index, Var, as_index, of, product, row_major
-from mycc.compiler.ir.nodes import Fold, Map, Node, Origin, Reduce, Store
+from mycc.compiler.ir.nodes import Map, Node, Origin, Reduce, Reduction, Store
 from mycc.compiler.ir.program import Program
 
 from ..helpers.evaluation import difference
@@ -61,7 +61,7 @@ def _strides(draw: st.DrawFn, extents: Sequence[int]) -> tuple[tuple[int, ...], 
 
 @st.composite
 def cases(draw: st.DrawFn, reduced: int = 0) -> Case:
-    """`reduced`: how many of the three loops are folded."""
+    """`reduced`: how many of the three loops are reduced."""
     extents = [draw(st.sampled_from((0, 1, 2, 3, 4, 6, 7))) for _ in range(3)]
     loops = tuple(Var(name, as_index(n)) for name, n in zip("abc", extents, strict=True))
     strides, first, size = _strides(draw, extents)
@@ -72,14 +72,14 @@ def cases(draw: st.DrawFn, reduced: int = 0) -> Case:
         values[rng.integers(0, size)] = draw(st.sampled_from(SPECIAL))
     at = sum((of(v) * s for v, s in zip(loops, strides, strict=True)), as_index(first))
     value: Expr = call("add", Load(x, at), cast(IndexValue(of(loops[1]) * 2 + of(loops[0])), "f64"), dtype="f64")
-    kept, folded = loops[: 3 - reduced], loops[3 - reduced :]
+    kept, inner = loops[: 3 - reduced], loops[3 - reduced :]
     y = Buffer("y", "f64", product(v.extent for v in kept), "output", 0)
     if not reduced:
         return Case(Map(kept, (Store(y, row_major(kept), value),), Origin()), x, values)
     acc = Acc("acc", "f64")
-    fold = Fold(acc, draw(st.sampled_from(("sum", "max", "prod", "min"))), value)
+    reduction = Reduction(acc, draw(st.sampled_from(("sum", "max", "prod", "min"))), value)
     done = call("mul", acc, cast(IndexValue(of(kept[0]) + 1), "f64"), dtype="f64")
-    return Case(Reduce(kept, (Store(y, row_major(kept), done),), Origin(), folded, (fold,)), x, values)
+    return Case(Reduce(kept, (Store(y, row_major(kept), done),), Origin(), inner, (reduction,)), x, values)
 
 
 anything = st.integers(0, 2).flatmap(cases)
@@ -167,10 +167,10 @@ def test_rfactor(case: Case, data: st.DataObject) -> None:
     piece, inner = Var("p", as_index(pieces)), Var("l", as_index(extent // pieces))
     dims = (piece, *node.dims) if data.draw(st.booleans()) else (*node.dims, piece)
     moved: dict[Atom, Index] = {first: of(piece) * inner.extent + of(inner)}
-    partial, folds = rewrite.rfactor(
+    partial, reductions = rewrite.rfactor(
         node, dims, (inner, *rest), moved, row_major(dims), product(v.extent for v in dims)
     )
-    assert case.keeps(partial, replace(node, rdims=(piece,), folds=folds))
+    assert case.keeps(partial, replace(node, rdims=(piece,), reductions=reductions))
 
 
 @some

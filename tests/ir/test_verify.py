@@ -8,7 +8,7 @@ import pytest
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Acc, Const, Expr, Load
 from mycc.compiler.ir.index import Index, Indirect, Var, as_index, of
-from mycc.compiler.ir.nodes import Fold, Map, Nest, Node, Origin, Reduce, Store
+from mycc.compiler.ir.nodes import Map, Nest, Node, Origin, Reduce, Reduction, Store
 from mycc.compiler.ir.printer import print_program
 from mycc.compiler.ir.program import Program
 from mycc.compiler.ir.verify import BrokenLaw, verify_program
@@ -34,7 +34,7 @@ def node(value: Expr, buffer: Buffer = Y, index: Index = AT, dims: tuple[Var, ..
 
 x = Load(X, AT)
 acc = Acc("acc", "f32")
-rows = Reduce((I,), (Store(Y, of(I), acc),), Origin(), (J,), (Fold(acc, "sum", x),))
+rows = Reduce((I,), (Store(Y, of(I), acc),), Origin(), (J,), (Reduction(acc, "sum", x),))
 
 LAWS: dict[str, tuple[Program, str]] = {
     "read before written": (program(node(Load(T, AT))), "t is read before it is written"),
@@ -60,7 +60,10 @@ LAWS: dict[str, tuple[Program, str]] = {
         program(Nest((J,), (), Origin(), (rows,)), node(x)),
         "a stage of a nest does not start with its rows",
     ),
-    "fold outside": (program(replace(rows, folds=(Fold(acc, "sum", Load(X, AT + 12)),))), "may lie outside"),
+    "reduction outside": (
+        program(replace(rows, reductions=(Reduction(acc, "sum", Load(X, AT + 12)),))),
+        "may lie outside",
+    ),
 }
 
 

@@ -61,8 +61,8 @@ def test_windows_end_with_the_image(kernel: int, pad: int, dilation: int, taps: 
     """Of a window with more taps than the image has rows, those behind the end of every one are left out."""
     x = torch.randn(1, 4, 6, 6)
     program = lowered(lambda x: F.max_pool2d(x, kernel, max(kernel, 30), pad, dilation, ceil_mode=True), x).program
-    (fold,) = [n for n in program.nodes if isinstance(n, Reduce)]
-    assert [v.extent.constant for v in fold.rdims] == [taps, taps]
+    (reduction,) = [n for n in program.nodes if isinstance(n, Reduce)]
+    assert [v.extent.constant for v in reduction.rdims] == [taps, taps]
 
 
 def test_order_of_a_copy() -> None:

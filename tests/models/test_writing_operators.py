@@ -300,3 +300,27 @@ mycc.lowering("mycctest_writes::badly")(lambda ctx, x: x)
 def test_refusals(model: Callable[..., Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(mycc.CompileError, match=message):
         mycc.compile(model, (torch.ones(2, 2),), out=tmp_path / "a.pkg")
+
+
+@torch.library.custom_op("mycctest_writes::row_sums", mutates_args=())
+def row_sums(x: torch.Tensor) -> torch.Tensor:
+    return x.sum(-1)
+
+
+@row_sums.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(x.shape[:-1])
+
+
+def test_arguments_of_the_builder_keep_their_old_names(tmp_path: Path) -> None:
+    """`folds` was the name of `reductions`."""
+
+    def lower(ctx: Any, x: Any) -> Any:
+        (out,) = ctx.builder.reduce(x.shape, [1], folds=[("sum", x.at)], finish=[("f32", lambda accs: accs[0])])
+        return out
+
+    mycc.lowering("mycctest_writes::row_sums")(lower)
+    x = torch.randn(5, 7)
+    with pytest.warns(DeprecationWarning, match="'folds' of reduce is now called 'reductions'"):
+        path = mycc.compile(Call1(row_sums), (x,), out=tmp_path / "m.pkg", verify=False, target="cpu")
+    torch.testing.assert_close(torch.from_numpy(mycc.load(path)(x.numpy())), x.sum(-1))

@@ -28,7 +28,7 @@ def by_hand(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def one_of_the_other(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The second fold needs what the first one comes to."""
+    """The second reduction needs what the first one comes to."""
     return x.amax(-1), (x - x.amax(-1, keepdim=True)).exp().sum(-1)
 
 
@@ -43,10 +43,10 @@ FUNCTIONS = (of_rows, of_columns, by_hand, one_of_the_other, alike)
 
 @pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v2"])
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_folds(function: Any, target: str, tmp_path: Path) -> None:
+def test_reductions(function: Any, target: str, tmp_path: Path) -> None:
     inputs = {f"of_{m}_{n}": torch.randn(m, n) for m, n in ((300, 80), (17, 1031), (4096, 48), (3, 70000))}
     entries = {name: (Call1(function), (x,)) for name, x in inputs.items()}
-    path = mycc.compile(entries, out=tmp_path / "folds.pkg", verify=False, target=target)
+    path = mycc.compile(entries, out=tmp_path / "reductions.pkg", verify=False, target=target)
     models = [mycc.load(path, threads=threads) for threads in (1, 3)]
     for name, x in inputs.items():
         found, again = (model.entry(name)(x) for model in models)

@@ -30,7 +30,7 @@ FORMS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "limit_first_above": lambda a, n: torch.where(n < torch.arange(N), a, -1.0),
     "limit_first_no_less": lambda a, n: torch.where(n <= torch.arange(N), a, -1.0),
     "both": lambda a, n: ((torch.arange(N) >= n) & (torch.arange(N) < n + 7)) | (a < 0),
-    "folded": lambda a, n: torch.where(torch.arange(N) < n, a, 0.0).sum(-1),
+    "reduced": lambda a, n: torch.where(torch.arange(N) < n, a, 0.0).sum(-1),
     "triangle": lambda a, n: a.tril(3) + n,
 }
 

@@ -65,14 +65,14 @@ def test_streams_meet_every_element_once(tmp_path: Path) -> None:
     shapes = {(64, 65536): -1, (64, 70001): -1, (1, 9000001): -1}
     shapes |= {(2, rows, columns): 1 for rows in (17, 67, 128, 131, 1000) for columns in (8, 40, 127, 130, 1024, 1030)}
 
-    def folds(dim: int) -> Any:
+    def reductions(dim: int) -> Any:
         return lambda x: (x.sum(dim), x.to(torch.int64).sum(dim), x.amax(dim), (x > 998).any(dim))
 
     inputs = {f"e{i}": (torch.randint(0, 1000, shape).float(), dim) for i, (shape, dim) in enumerate(shapes.items())}
-    entries = {name: (Call1(folds(dim)), (x,)) for name, (x, dim) in inputs.items()}
+    entries = {name: (Call1(reductions(dim)), (x,)) for name, (x, dim) in inputs.items()}
     model = mycc.load(mycc.compile(entries, out=tmp_path / "streams.pkg", verify=False))
     for name, (x, dim) in inputs.items():
-        wanted = (x.double().sum(dim).float(), *folds(dim)(x)[1:])
+        wanted = (x.double().sum(dim).float(), *reductions(dim)(x)[1:])
         for got, want in zip(model.entry(name)(x), wanted, strict=True):
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=2e-6, atol=0)
 

@@ -58,7 +58,7 @@ def test_a_sample_without_numbers_leaves_its_neighbours_alone(tmp_path: Path) ->
 
 
 def by_rows(a: torch.Tensor) -> torch.Tensor:
-    """Statistics that are folded row by row of an image as they are."""
+    """Statistics that are reduced row by row of an image as they are."""
     return a - a.amax(2).mean(1)[:, None, None]
 
 

@@ -12,13 +12,13 @@ import torch
 
 from ..helpers.sources import kernel_sources
 
-#: classes of an image; more rows than are folded at a time; few of them; a deep column, kept in a larger cache
+#: classes of an image; more rows than are reduced at a time; few of them; a deep column, kept in a larger cache
 SHAPES = [(3, 21, 24, 32), (2, 150, 8, 64), (4, 3, 1024), (1, 1100, 1024)]
 #: rows of less than a vector, of whole ones, with some lanes more, in pieces; fewer rows than pipeline stages
 ROWS = [(40, 13), (37, 64), (5, 8, 197), (70, 2050), (2, 48)]
 
 
-class Folded(torch.nn.Module):
+class Reduced(torch.nn.Module):
     """All that keeps something for a later pipeline_stage: terms, what is read again, what is older than a block or a
     row."""
 
@@ -56,14 +56,14 @@ def test_pipeline_stages(dtype: torch.dtype, dim: int, tmp_path: Path) -> None:
     shapes = SHAPES if dim == 1 else ROWS
     shapes = shapes if dtype == torch.float32 else shapes[:3]
     inputs = {f"case{i}": tuple(t.to(dtype) for t in given(s, i)) for i, s in enumerate(shapes)}
-    entries: dict[str, Any] = {name: (Folded(dim), x) for name, x in inputs.items()}
-    path = mycc.compile(entries, out=tmp_path / "folded.pkg", verify=False, target="cpu")
+    entries: dict[str, Any] = {name: (Reduced(dim), x) for name, x in inputs.items()}
+    path = mycc.compile(entries, out=tmp_path / "reduced.pkg", verify=False, target="cpu")
     sources = kernel_sources(path)
     assert sum(s.count("const bool active_2") for s in sources) >= 4
     models = [mycc.load(path, threads=threads) for threads in (1, 3)]
     for name, x in inputs.items():
         found, again = (list(model.entry(name)(*x)) for model in models)
-        exact, eager = Folded(dim)(*(t.double() for t in x)), Folded(dim)(*x)
+        exact, eager = Reduced(dim)(*(t.double() for t in x)), Reduced(dim)(*x)
         for got, other, want, own in zip(found, again, exact, eager, strict=True):
             got = torch.as_tensor(got)
             assert torch.equal(got, torch.as_tensor(other))
@@ -77,6 +77,6 @@ def test_infinities_and_nan(dim: int, tmp_path: Path) -> None:
     x, y = given(SHAPES[0], 5)
     x[0, :, 0, 1], x[1, 20, 3, 5], x[2, 0, 23, 31], x[1, 4, 7, 2] = -torch.inf, torch.inf, torch.nan, -torch.inf
     x[2, 7, 3, :] = -torch.inf
-    path = mycc.compile(Folded(dim), (x, y), out=tmp_path / "folded.pkg", verify=False, target="cpu")
-    for got, want in zip(mycc.load(path)(x, y), Folded(dim)(x, y), strict=True):
+    path = mycc.compile(Reduced(dim), (x, y), out=tmp_path / "reduced.pkg", verify=False, target="cpu")
+    for got, want in zip(mycc.load(path)(x, y), Reduced(dim)(x, y), strict=True):
         np.testing.assert_allclose(torch.as_tensor(got), want, rtol=2e-5, atol=2e-6)

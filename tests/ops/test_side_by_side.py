@@ -1,4 +1,4 @@
-"""Windows that lie side by side, and short rows that are folded in the order of memory."""
+"""Windows that lie side by side, and short rows that are reduced in the order of memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_windows_side_by_side(dtype: torch.dtype, target: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("width", [16, 21, 40, 56, 64])
 def test_short_rows_in_order(width: int, tmp_path: Path) -> None:
-    """Bands of rows: sums, maxima, several folds at once."""
+    """Bands of rows: sums, maxima, several reductions at once."""
 
     def bands(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         parts = x.reshape(-1, 6, width)

@@ -1,4 +1,5 @@
-"""Folds that read several places of memory in turn: rows that go together, rows of columns that keep their places."""
+"""Reductions that read several places of memory in turn: rows that go together, rows of columns that keep their
+places."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ..helpers.programs import Call1
 from ..helpers.sources import kernel_sources
 
 
-def folds(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def reductions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x.sum(-1), x.amax(-1), x.prod(-1), (x > 0).any(-1), x.square().mean(-1) + x[..., 0]
 
 
@@ -42,13 +43,13 @@ def check(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_folds_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_reductions_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     """The same bits with one thread and with three; close to sums of float64."""
     generator = torch.Generator().manual_seed(5)
     inputs = {f"case{i}": torch.randn(s, generator=generator).to(dtype) for i, s in enumerate(SHAPES)}
-    entries: dict[str, Any] = {name: (Call1(folds), (x,)) for name, x in inputs.items()}
+    entries: dict[str, Any] = {name: (Call1(reductions), (x,)) for name, x in inputs.items()}
     path = mycc.compile(entries, out=tmp_path / "rows.pkg", verify=False)
-    check(path, inputs, dict.fromkeys(inputs, folds), dtype)
+    check(path, inputs, dict.fromkeys(inputs, reductions), dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
@@ -72,7 +73,7 @@ RUNS = {(5, 3, 1030): (0, 2), (8, 2, 4096): (0, 2), (3, 2, 1024): (0, 2), (3, 2,
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_folds_of_runs(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_reductions_of_runs(dtype: torch.dtype, tmp_path: Path) -> None:
     """Statistics of channels: the same bits with one thread and with three; close to those of float64."""
     generator = torch.Generator().manual_seed(7)
     inputs = {f"case{i}": torch.randn(s, generator=generator).to(dtype) for i, s in enumerate(RUNS)}
@@ -106,7 +107,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_folds_of_columns_in_order(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_reductions_of_columns_in_order(dtype: torch.dtype, tmp_path: Path) -> None:
     """Rows of so many bytes are read as one stream: the same bits with one thread and with three; close to float64."""
     generator = torch.Generator().manual_seed(8)
     inputs = {f"case{i}": torch.randn(s, generator=generator).to(dtype) for i, s in enumerate(COLUMNS)}

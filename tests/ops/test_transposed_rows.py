@@ -18,14 +18,14 @@ SHAPES = [(512, 10), (300, 12), (3, 131, 17), (2, 9, 33, 23), (257, 9)]
 
 
 class Rows(torch.nn.Module):
-    """What is folded, searched, finished by functions, and written for each element."""
+    """What is reduced, searched, finished by functions, and written for each element."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         centred = x - x.mean(-1, keepdim=True)
         normed = centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
         mixed = (x + y).softmax(-1) * x[..., :1]
-        folded = x.amax(-1), x.logsumexp(-1), x[..., 1:].norm(dim=-1)
-        return x.softmax(-1), x.log_softmax(-1), normed, mixed, *folded
+        reduced = x.amax(-1), x.logsumexp(-1), x[..., 1:].norm(dim=-1)
+        return x.softmax(-1), x.log_softmax(-1), normed, mixed, *reduced
 
 
 class Places(torch.nn.Module):

@@ -1,4 +1,5 @@
-"""Folds of long rows that lie far apart in memory: blocks of many columns, and rows that are folded in registers."""
+"""Reductions of long rows that lie far apart in memory: blocks of many columns, and rows that are reduced in
+registers."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ..helpers.programs import Call1
 from ..helpers.sources import kernel_sources
 
 
-def folds(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def reductions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x.amax(1), x.amin(1), x.sum(1), x.square().mean(1), (x > 2).any(1), x.amax(1) - x.amin(1), x.argmax(1)
 
 
@@ -29,15 +30,15 @@ def rows_of(shape: tuple[int, ...]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_folds_of_wide_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_reductions_of_wide_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     inputs = {f"rows{i}": rows_of(shape).to(dtype) for i, shape in enumerate(SHAPES)}
-    entries = {name: (Call1(folds), (x,)) for name, x in inputs.items()}
+    entries = {name: (Call1(reductions), (x,)) for name, x in inputs.items()}
     path = mycc.compile(entries, out=tmp_path / "wide.pkg", verify=False)
     models = [mycc.load(path, threads=threads) for threads in (1, 3)]
     limit = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-12}[dtype]
     for name, x in inputs.items():
         alone, together = (model.entry(name)(x) for model in models)
-        for got, again, want in zip(alone, together, folds(x.double()), strict=True):
+        for got, again, want in zip(alone, together, reductions(x.double()), strict=True):
             got, again = torch.as_tensor(got), torch.as_tensor(again)
             assert torch.equal(got.nan_to_num(7.0), again.nan_to_num(7.0))
             assert torch.allclose(got.double(), want.double(), rtol=limit, atol=limit * 20, equal_nan=True)
@@ -49,9 +50,9 @@ def test_blocks_of_wide_rows_are_long(tmp_path: Path) -> None:
     assert "acc0_rows[8192]" in "".join(kernel_sources(path))
 
 
-@pytest.mark.parametrize("fold", [lambda a: a.amax(1), lambda a: a.sum(1), lambda a: a.argmin(1)])
-def test_threads_share_a_long_row(fold: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path) -> None:
+@pytest.mark.parametrize("reduction", [lambda a: a.amax(1), lambda a: a.sum(1), lambda a: a.argmin(1)])
+def test_threads_share_a_long_row(reduction: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path) -> None:
     x = torch.randn(1, 3, 16384 * 9)
-    path = mycc.compile(Call1(fold), (x,), out=tmp_path / "wide.pkg", verify=False)
+    path = mycc.compile(Call1(reduction), (x,), out=tmp_path / "wide.pkg", verify=False)
     assert "parallel(host, 6, " in "".join(kernel_sources(path))
-    assert torch.allclose(torch.as_tensor(mycc.load(path)(x)), fold(x), atol=1e-5)
+    assert torch.allclose(torch.as_tensor(mycc.load(path)(x)), reduction(x), atol=1e-5)

@@ -25,7 +25,7 @@ MAPS = {
     "two_results": lambda x: (F.pad(x, (1, 0)), F.pad(x, (0, 1)) + 1),
     "rows_of_planes": lambda x: F.pad(x.permute(1, 0, 2, 3), (1, 1)),
 }
-FOLDS = {
+REDUCTIONS = {
     "softmax": lambda x: x.softmax(-1),
     "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
     "cumsum": lambda x: x.cumsum(-1),
@@ -102,9 +102,9 @@ def test_selected_elements(dtype: torch.dtype, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v2"])
-@pytest.mark.parametrize("name", FOLDS)
-def test_folded_rows(name: str, target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reduced_rows(name: str, target: str, tmp_path: Path) -> None:
     def near(got: torch.Tensor, want: torch.Tensor) -> None:
         torch.testing.assert_close(got.double(), want.double(), rtol=3e-6, atol=3e-6)
 
-    check(FOLDS[name], planes(torch.float32, 37), tmp_path, target, near)
+    check(REDUCTIONS[name], planes(torch.float32, 37), tmp_path, target, near)

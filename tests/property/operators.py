@@ -583,7 +583,7 @@ def _transposed_conv(s: Sketch) -> None:
     s.step(f"F.conv_transpose{n}d({v.name}, {w}, stride={s.choose([1, 2])})", False)
 
 
-FOLDS = _rows(
+WINDOWED = _rows(
     """
     F.unfold({0}, 2)
     F.pixel_unshuffle({0}, 1)
@@ -596,9 +596,9 @@ FOLDS = _rows(
 )
 
 
-def _folded(s: Sketch) -> None:
+def _windowed(s: Sketch) -> None:
     v, _ = _channels(s, (4,))
-    (text,) = s.choose(FOLDS)
+    (text,) = s.choose(WINDOWED)
     s.step(text.replace("{0}", v.name), False)
 
 
@@ -611,7 +611,7 @@ def _stays_small(s: Sketch) -> None:
 FUNCTIONS = (
     *(_matmul, _product_with_itself, _linear, _linear, _layer_norm, _rms_norm, _conv, _conv, _group_norm, _batch_norm),
     *(_pool, _resize, _attention, _embedding, _gather, _index, _scatter, _put, _cat, _unflatten, _permute, _topk),
-    *(_written, _written, _branch, _loop, _found_rows, _bag, _segment, _transposed_conv, _folded, _stays_small),
+    *(_written, _written, _branch, _loop, _found_rows, _bag, _segment, _transposed_conv, _windowed, _stays_small),
 )
 #: simplest first: a failure shrinks towards the front. Functions come twice, for they are few.
 OPERATORS: list[Step] = [

@@ -201,7 +201,7 @@ def _fit(result: torch.Tensor) -> torch.Tensor:
 def programs(draw: Draw, steps: int = 20, reducing: bool = False) -> Program:
     """A program of up to `steps` operators, one to three inputs and one to three results.
 
-    reducing: most of them fold, and there are some of them.
+    reducing: most of them reduce, and there are some of them.
     """
     from .operators import OPERATORS, REDUCING
 

@@ -13,7 +13,7 @@ FOUND = {
         X, (("w0", (64, 1, 3, 3), "float32"),), ("v0 = F.conv2d(x0, self.w0, None, padding=1, groups=16)",), ("v0",)
     ),
     "the smallest number of 32 bits": Program((Input("x0", ("n", 3), "int32"),), (), ("v0 = x0.max()",), ("v0",)),
-    "a row of few elements, folded": Program(
+    "a row of few elements, reduced": Program(
         (Input("x0", (5,), "float32"),),
         (("w0", (3,), "float32"),),
         ("v0 = torch.lgamma(x0.abs().unsqueeze(-1) + self.w0.abs() + 1)", "v1 = v0.sum(-1)"),

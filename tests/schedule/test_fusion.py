@@ -239,8 +239,8 @@ def test_pipelined_blocks_of_columns_are_narrow(size: int, columns: int) -> None
     (nest,) = scheduled(lambda a: a.softmax(1), torch.randn(16, 64, size, size)).program.nodes
     assert isinstance(nest, Nest)
     assert nest.pipeline_stages
-    (fold, *_) = (s for s in nest.stages if isinstance(s, Reduce))
-    assert fold.dims[-1].extent.constant == columns
+    (reduction, *_) = (s for s in nest.stages if isinstance(s, Reduce))
+    assert reduction.dims[-1].extent.constant == columns
 
 
 def test_columns_that_no_block_divides_are_not_pipelined() -> None:

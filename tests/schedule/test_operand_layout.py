@@ -1,4 +1,4 @@
-"""Operands that lie across the lanes: turned first, folded in the order of what is read, or left to tiles."""
+"""Operands that lie across the lanes: turned first, reduced in the order of what is read, or left to tiles."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def test_others_stay(name: str) -> None:
     assert not [n for n in names if "turned" in n]
 
 
-def test_reductions_fold_as_they_read() -> None:
+def test_reductions_go_in_the_order_of_reads() -> None:
     """The results' places are another kernel's."""
-    fold, put = nodes(*OTHERS["largest"])
-    assert isinstance(fold, Reduce)
+    reduction, put = nodes(*OTHERS["largest"])
+    assert isinstance(reduction, Reduce)
     assert isinstance(put, Map)
-    (load,) = fold.folds[0].value.loads
-    assert all(s.index.coefficient(fold.dims[-1]) == ONE for s in fold.stores)
-    assert load.index.coefficient(fold.dims[-1]) == ONE
+    (load,) = reduction.reductions[0].value.loads
+    assert all(s.index.coefficient(reduction.dims[-1]) == ONE for s in reduction.stores)
+    assert load.index.coefficient(reduction.dims[-1]) == ONE
 
 
 @pytest.mark.parametrize("name", ["norm_of_channels", "norm_then_transposed", "softmax_then_transposed"])

@@ -144,7 +144,7 @@ CASES: dict[str, Case] = {
         (x,),
         ("reduction-cse", "fuse-rows"),
     ),
-    "folds side by side": Case(
+    "reductions side by side": Case(
         lambda a, b: F.cosine_similarity(a, b, -1), (x, x.flip(0)), ("horizontal",), families=CPU, batches=(1, 3)
     ),
     "largest and smallest": Case(lambda a: (a.amax(-1) - a.amin(-1), a.sum(-1)), (x,), ()),
@@ -198,7 +198,7 @@ CASES: dict[str, Case] = {
         ("blocked-variance", "pipeline-samples"),
         families=CPU,
     ),
-    "folds of samples": Case(
+    "reductions of samples": Case(
         lambda a: a - a.mean((1, 2), keepdim=True),
         (draw(18, 24, 24, 32),),
         ("rfactor-samples", "pipeline-samples"),

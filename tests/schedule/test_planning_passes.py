@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mycc.compiler.ir.plans.kernel import Kernel
-from mycc.compiler.ir.plans.loop import Form, LoopPlan, Prefetch, Reduction
+from mycc.compiler.ir.plans.loop import Form, LoopPlan, Prefetch, ReductionKind
 from mycc.compiler.ir.program import AnyNode
 from mycc.compiler.schedule.passes import Context
 from mycc.compiler.schedule.planning import CPU_PLANNING, PlanningPass
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Function, tuple[torch.Tensor, ...], Callable[[LoopPlan], 
     ),
     "form": (lambda a: a.t() + 1, (torch.randn(64, 48),), lambda p: p.form is Form.TILES),
     "vector-axis": (lambda a: a.sum(-1), (torch.randn(8, 640),), lambda p: p.vector[0] is not None),
-    "reductions": (lambda a: a.sum(-1), (torch.randn(8, 640),), lambda p: p.reduction == (Reduction.HORIZONTAL,)),
+    "reductions": (lambda a: a.sum(-1), (torch.randn(8, 640),), lambda p: p.reduction == (ReductionKind.HORIZONTAL,)),
     "tiles": (
         lambda a: a.t() + 1, (torch.randn(64, 48),), lambda p: p.tile is not None and p.tile.depth == 16,
     ),

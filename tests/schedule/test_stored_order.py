@@ -56,7 +56,7 @@ def test_rows_read_side_by_side_stay_rows() -> None:
     ],
 )
 def test_windows_along_rows_stay_rows(windows: nn.Module) -> None:
-    """What follows wants its channels last: another kernel turns what was folded along the rows."""
+    """What follows wants its channels last: another kernel turns what was reduced along the rows."""
     channels = getattr(windows, "in_channels", 32)
     x = torch.randn(1, channels, 56, 56)
     nodes = scheduled(lambda w, a: torch.relu(w(a)).permute(0, 2, 3, 1).contiguous(), x, parts=(windows,)).program.nodes

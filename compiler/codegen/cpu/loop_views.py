@@ -14,7 +14,7 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Map, Nest, Reduce
-from ...ir.plans.loop import Form, LoopPlan, Prefetch, Reduction
+from ...ir.plans.loop import Form, LoopPlan, Prefetch, ReductionKind
 from ...schedule.loops.store_policy import NARROW, only_moves
 from ...schedule.loops.write_combining import Stage as Written
 from .emit import Emitter
@@ -28,8 +28,8 @@ from .reduction_views import (
     SCALARS,
     arg_view,
     columns_view,
+    horizontal_reduction_view,
     loops_of,
-    row_fold_view,
 )
 from .row_pipeline_views import pipelined_rows_view
 from .row_stream_views import row_stream_view
@@ -38,7 +38,7 @@ from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .tile_views import tile_view
 from .transposed_views import transposed_view
-from .vertical_reduction_views import lane_fold_view
+from .vertical_reduction_views import vertical_reduction_view
 from .views.kernel import KernelView
 from .views.loop_kernels import FlatKernel, LoopKernel, Stage
 from .views.loops import CombinedRow, Lanes, LocalView, Loop, MapStage
@@ -119,7 +119,7 @@ def _columns(node: Reduce, vector: Var, plan: LoopPlan, scope: Scope) -> LoopKer
     span = ("0", extent)
     if blocks != ONE:
         rows, span = (*rows, Loop("block", emitter.index(blocks))), (start, f"smaller({start} + {columns}, {extent})")
-    if plan.reduction == (Reduction.PLACES,):
+    if plan.reduction == (ReductionKind.PLACES,):
         view: Stage = arg_view(node, vector, (), scope, walk, span)
     else:
         view = columns_view(node, vector, (), scope, walk, *span)
@@ -152,17 +152,17 @@ def stage_view(
         view: Stage = map_stage(node, vector, scope, loops, bool(plan.peel) and plan.peel[i])
     else:
         match plan.reduction[i]:
-            case Reduction.PLACES:
+            case ReductionKind.PLACES:
                 view = arg_view(node, vector, loops, scope, walk, horizontal=horizontal)
-            case Reduction.HORIZONTAL if vector is not None and horizontal is not None:
-                view = row_fold_view(node, vector, loops, scope, horizontal)
-            case Reduction.COLUMNS if vector is not None and walk is not None:
+            case ReductionKind.HORIZONTAL if vector is not None and horizontal is not None:
+                view = horizontal_reduction_view(node, vector, loops, scope, horizontal)
+            case ReductionKind.COLUMNS if vector is not None and walk is not None:
                 last = Emitter(scope, None).index(vector.extent)
                 view = columns_view(node, vector, loops, scope, walk, "0", last)
             case _:
                 vertical = plan.vertical[i]
                 assert vertical is not None
-                view = lane_fold_view(vertical, vector, loops, scope)
+                view = vertical_reduction_view(vertical, vector, loops, scope)
     return with_stage_prefetches(view, plan.fetched(i), vector, scope) if fetches else view
 
 

@@ -9,18 +9,18 @@ from itertools import count
 from ...ir.buffers import Buffer
 from ...ir.expr import Expr, Load, rewrite
 from ...ir.index import Atom, Index, Var, of, product
-from ...ir.nodes import Fold, Map, Nest, Reduce
+from ...ir.nodes import Map, Nest, Reduce, Reduction
 from ...ir.plans.loop import LoopPlan
 from ...ir.rewrite import substituted
 from ...schedule.loops.column_walks import BLOCK_ROWS
 from .emit import Emitter
 from .prefetch_blocks import coming_rows
-from .reduction_views import folded_view
+from .reduction_views import printed_reduction
 from .scope import Scope
 from .statements import emit_stores
 from .views.loops import LocalView, Loop
 from .views.pipelined_kernels import ColumnEnd, ColumnStage, ComingRegion, PipelinedColumnsKernel
-from .views.reductions import FoldView
+from .views.reductions import ReductionView
 
 Stage = Map | Reduce
 
@@ -84,28 +84,28 @@ class _Builder:
             for s, pipeline_stage in zip(node.stages, node.pipeline_stages, strict=True)
             if pipeline_stage == number
         ]
-        accs = {f.acc.name: next(self.names) for s in stages if isinstance(s, Reduce) for f in s.folds}
+        accs = {f.acc.name: next(self.names) for s in stages if isinstance(s, Reduce) for f in s.reductions}
         body = [s for s in stages if isinstance(s, Map) and self.row in s.dims]
-        lines, folds = self._body(body, [s for s in stages if isinstance(s, Reduce)], accs)
-        ends = tuple(self._end(s, accs, folds) for s in stages if s not in body)
-        return ColumnStage(number, loops, self._next(node, number), lines, folds, ends)
+        lines, reductions = self._body(body, [s for s in stages if isinstance(s, Reduce)], accs)
+        ends = tuple(self._end(s, accs, reductions) for s in stages if s not in body)
+        return ColumnStage(number, loops, self._next(node, number), lines, reductions, ends)
 
     def _body(
         self, maps: Sequence[Map], reductions: Sequence[Reduce], accs: dict[str, str]
-    ) -> tuple[tuple[str, ...], tuple[FoldView, ...]]:
-        """The statements of a vector of a row, and the folds of what they compute."""
-        folded = values_at_hand(maps, reductions)
+    ) -> tuple[tuple[str, ...], tuple[ReductionView, ...]]:
+        """The statements of a vector of a row, and the reductions of what they compute."""
+        reduced = values_at_hand(maps, reductions)
         emitter = Emitter(self.scope, self.column)
-        emitter.count_uses(f.value for f in folded)
+        emitter.count_uses(f.value for f in reduced)
         emit_stores(emitter, *maps)
-        folds = tuple(folded_view(f, accs[f.acc.name], emitter) for f in folded)
-        return (*emitter.pre, *emitter.body), folds
+        views = tuple(printed_reduction(f, accs[f.acc.name], emitter) for f in reduced)
+        return (*emitter.pre, *emitter.body), views
 
-    def _end(self, stage: Stage, accs: dict[str, str], folds: Sequence[FoldView]) -> ColumnEnd:
+    def _end(self, stage: Stage, accs: dict[str, str], reductions: Sequence[ReductionView]) -> ColumnEnd:
         emitter = Emitter(self.scope, self.column, accs=accs, vector_accs=frozenset(accs))
         emit_stores(emitter, stage)
-        own = {accs[f.acc.name] for f in stage.folds} if isinstance(stage, Reduce) else set()
-        return ColumnEnd(tuple(f for f in folds if f.name in own), (*emitter.pre, *emitter.body))
+        own = {accs[f.acc.name] for f in stage.reductions} if isinstance(stage, Reduce) else set()
+        return ColumnEnd(tuple(f for f in reductions if f.name in own), (*emitter.pre, *emitter.body))
 
     def _next(self, node: Nest, number: int) -> ComingRegion:
         """What the pipeline stage reads of memory in the region after its own."""
@@ -113,7 +113,7 @@ class _Builder:
             s for s, pipeline_stage in zip(node.stages, node.pipeline_stages, strict=True) if pipeline_stage == number
         ]
         whole = [s for s in stages if isinstance(s, Reduce) or self.row in s.dims]
-        values = [e for s in whole for e in (_folded(s) if isinstance(s, Reduce) else (x.value for x in s.stores))]
+        values = [e for s in whole for e in (_reduced(s) if isinstance(s, Reduce) else (x.value for x in s.stores))]
         loads = dict.fromkeys(ld for v in values for ld in v.loads if ld.buffer not in self.made | set(node.locals))
         _, loops, first = stage_loops(self.scope, node, f"{number}_next", self._letters(node))
         operands = coming_rows(self.scope, f"next{number}_", loads, self.row, self.column, first, self.blocks)
@@ -123,15 +123,15 @@ class _Builder:
         return ("ij"[i] if i < 2 else f"i{i}" for i in range(len(node.dims)))
 
 
-def values_at_hand(maps: Sequence[Map], reductions: Sequence[Reduce]) -> list[Fold]:
-    """The folds of a phase, which need not load what its maps have just stored."""
+def values_at_hand(maps: Sequence[Map], reductions: Sequence[Reduce]) -> list[Reduction]:
+    """The reductions of a pipeline stage, which need not load what its maps have just stored."""
     stored = {Load(s.buffer, s.index): s.value for m in maps for s in m.stores if s.buffer.dtype == s.value.dtype}
 
     def at_hand(e: Expr) -> Expr | None:
         return stored.get(e) if isinstance(e, Load) else None
 
-    return [replace(f, value=rewrite(f.value, at_hand)) for r in reductions for f in r.folds]
+    return [replace(f, value=rewrite(f.value, at_hand)) for r in reductions for f in r.reductions]
 
 
-def _folded(stage: Reduce) -> list[Expr]:
-    return [f.value for f in stage.folds]
+def _reduced(stage: Reduce) -> list[Expr]:
+    return [f.value for f in stage.reductions]

@@ -13,12 +13,17 @@ from .prefetch_rows import lookup_prefetches
 from .scope import Scope
 from .views.loop_kernels import RowPrefetchView, Stage
 from .views.loops import Lanes, MapStage
-from .views.reductions import LaneFold, RowFold
+from .views.reductions import HorizontalReduction, VerticalReduction
 
 
 def with_stage_prefetches(view: Stage, found: Sequence[Prefetch] | None, vector: Var | None, scope: Scope) -> Stage:
     """The view of a stage with its fetches in front of each of its vectors; walks over columns have theirs."""
-    if not found or vector is None or not isinstance(view, MapStage | RowFold | LaneFold) or view.lanes is None:
+    if (
+        not found
+        or vector is None
+        or not isinstance(view, MapStage | HorizontalReduction | VerticalReduction)
+        or view.lanes is None
+    ):
         return view
     return replace(view, lanes=fetching(view.lanes, found, vector, scope))
 

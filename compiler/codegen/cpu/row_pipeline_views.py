@@ -16,12 +16,12 @@ from ...schedule.loops.loop_plan import stages_of
 from .emit import Emitter
 from .pipeline_views import Stage, stage_loops, values_at_hand
 from .prefetch import prefetch_lines
-from .reduction_views import folded_view
+from .reduction_views import printed_reduction
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loops import LocalView, Loop
 from .views.pipelined_kernels import PipelinedRowsKernel, PipelinedRowStage
-from .views.reductions import FoldView
+from .views.reductions import ReductionView
 from .write_combining import gather, memory_of
 
 
@@ -72,13 +72,13 @@ class _Builder:
         found = (replace(p, index=p.index.substitute(own)) for p in plan.fetched(number))
         prefetch = prefetch_lines(found, self.lane, self.scope)
         stages = [substituted(s, own) for s in stages]
-        names = {f.acc.name: next(self.accs) for s in stages if isinstance(s, Reduce) for f in s.folds}
+        names = {f.acc.name: next(self.accs) for s in stages if isinstance(s, Reduce) for f in s.reductions}
         whole = [s for s in stages if isinstance(s, Map) and self.lane in s.dims]
         full, part = (self._emitter(p) for p in (False, True))
-        folds = self._body(whole, [s for s in stages if isinstance(s, Reduce)], names, full, part)
+        reductions = self._body(whole, [s for s in stages if isinstance(s, Reduce)], names, full, part)
         full.body[:0] = prefetch
         ends = tuple(self._end(s, names) for s in stages if s not in whole)
-        return PipelinedRowStage(number, loops, lanes_view(self.lane, self.scope, full, part), folds, ends)
+        return PipelinedRowStage(number, loops, lanes_view(self.lane, self.scope, full, part), reductions, ends)
 
     def _emitter(self, part: bool) -> Emitter:
         """Names of what stands in front of the loop go on from pipeline stage to pipeline stage."""
@@ -90,13 +90,13 @@ class _Builder:
 
     def _body(
         self, maps: Sequence[Map], reductions: Sequence[Reduce], accs: dict[str, str], full: Emitter, part: Emitter
-    ) -> tuple[FoldView, ...]:
-        """Emits what is done with a vector of a row; its folds."""
-        folded = values_at_hand(maps, reductions)
+    ) -> tuple[ReductionView, ...]:
+        """Emits what is done with a vector of a row; its reductions."""
+        reduced = values_at_hand(maps, reductions)
         for emitter in (full, part):
-            emitter.count_uses(f.value for f in folded)
+            emitter.count_uses(f.value for f in reduced)
             emit_stores(emitter, *maps)
-        return tuple(folded_view(f, accs[f.acc.name], full, part) for f in folded)
+        return tuple(printed_reduction(f, accs[f.acc.name], full, part) for f in reduced)
 
     def _end(self, stage: Stage, accs: dict[str, str]) -> tuple[str, ...]:
         emitter = Emitter(self.scope, None, accs=accs)

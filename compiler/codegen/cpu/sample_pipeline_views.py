@@ -1,6 +1,6 @@
 """Views of norms of samples: statistics of one while the one before it is written (schedule/loops/pipeline_samples.py).
 
-What is written of a piece leaves memory time to fetch the next piece that is folded: it lies in the first cache then.
+What is written of a piece leaves memory time to fetch the next piece that is reduced: it lies in the first cache then.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def sample_view(
     assert node.walk is not None
     sample, walk = loops_of((*node.dims, node.walk), scope, Emitter(scope, None))
     outer = (*node.dims, node.walk)
-    folds: list[Stage] = []
+    reductions: list[Stage] = []
     ends: list[Stage] = []
     work = ZERO
     for i, stage in enumerate(node.stages[:-1]):
         walked = node.walk in stage.dims
-        (folds if walked else ends).append(_view(stage, i, plan, outer if walked else node.dims, scope, view))
+        (reductions if walked else ends).append(_view(stage, i, plan, outer if walked else node.dims, scope, view))
         work = work + product((*(v.extent for v in stage.dims[1:]), *_turns(stage)))
     last = node.stages[-1]
     written = _view(last, len(node.stages) - 1, plan, outer, scope, view)
@@ -50,7 +50,7 @@ def sample_view(
         sample,
         walk,
         Emitter(scope, None).index(work),
-        tuple(folds),
+        tuple(reductions),
         tuple(ends),
         written,
         locals_,

@@ -17,7 +17,7 @@ from .emit import Emitter
 from .reduction_views import arg_view, loops_of
 from .scope import Scope
 from .statements import emit_stores, lanes_view
-from .vertical_reduction_views import lane_fold_view
+from .vertical_reduction_views import vertical_reduction_view
 from .views.loop_kernels import LoopKernel, Stage
 from .views.loops import LocalView, Loop, MapStage
 from .views.transposes import TransposeIn, TransposeOut
@@ -83,7 +83,7 @@ def _stage(stage: Map | Reduce, lane: Var, element: Var, vertical: VerticalPlan 
         if keeps_indices(stage):
             return replace(arg_view(stage, lane, (), scope, None), form="arg_lanes")
         assert vertical is not None
-        return replace(lane_fold_view(vertical, lane, (), scope), part_of=vertical.part)
+        return replace(vertical_reduction_view(vertical, lane, (), scope), part_of=vertical.part)
     inner = [v for v in stage.dims if v == element]
     return _map(stage, lane, loops_of(inner, scope, Emitter(scope, None)), scope)
 

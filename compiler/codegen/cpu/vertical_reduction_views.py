@@ -1,6 +1,6 @@
-"""Views of reductions in which every lane folds for itself: windows side by side, few rows of memory.
+"""Views of reductions in which every lane reduces for itself: windows side by side, few rows of memory.
 
-Short rows of memory are folded in their order, all vectors of a row in registers:
+Short rows of memory are reduced in their order, all vectors of a row in registers:
 
     for v  for k  acc[v] += x[k*C + v*W ..]      ->      for k  for v  acc[v] += x[k*C + v*W ..]
 
@@ -20,15 +20,17 @@ from ...ir.index import Var, of
 from ...ir.plans.loop import VerticalPlan
 from .emit import Emitter
 from .prefetch import prefetch_lines
-from .reduction_views import acc_names, folded_view, loops_of
+from .reduction_views import acc_names, loops_of, printed_reduction
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loops import Loop
-from .views.reductions import FoldView, LaneFold, Neighbours
+from .views.reductions import Neighbours, ReductionView, VerticalReduction
 
 
-def lane_fold_view(plan: VerticalPlan, vector: Var | None, loops: tuple[Loop, ...], scope: Scope) -> LaneFold:
-    """The view of a reduction in which every lane folds for itself; vector: the loop along the lanes."""
+def vertical_reduction_view(
+    plan: VerticalPlan, vector: Var | None, loops: tuple[Loop, ...], scope: Scope
+) -> VerticalReduction:
+    """The view of a reduction in which every lane reduces for itself; vector: the loop along the lanes."""
     node, strips = plan.inside, plan.strips
     inside = loops_of(node.rdims, scope, Emitter(scope, None))
     outer = inside if strips else tuple(replace(loop, most=n) for loop, n in zip(inside, plan.unroll, strict=True))
@@ -37,9 +39,9 @@ def lane_fold_view(plan: VerticalPlan, vector: Var | None, loops: tuple[Loop, ..
         scope.loop(vector)
     full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
     for e in (full, part):
-        e.count_uses(f.value for f in node.folds)
-    folds = [folded_view(f, names[f.acc.name], full, part) for f in node.folds]
-    moving = frozenset(f.acc.name for f in node.folds) if vector is not None else frozenset()
+        e.count_uses(f.value for f in node.reductions)
+    reductions = [printed_reduction(f, names[f.acc.name], full, part) for f in node.reductions]
+    moving = frozenset(f.acc.name for f in node.reductions) if vector is not None else frozenset()
     end, end_part = (Emitter(scope, vector, p, names, moving) for p in (False, True))
     emit_stores(end, node)
     emit_stores(end_part, node)
@@ -48,11 +50,11 @@ def lane_fold_view(plan: VerticalPlan, vector: Var | None, loops: tuple[Loop, ..
     neighbours = _neighbours(plan, vector, outer, names, scope) if vector is not None else None
     aligned = any(s.buffer in scope.streamed for s in node.stores)
     twice = {b.root for b in node.reads()}.isdisjoint(b.root for b in node.writes())  # an element may be computed so
-    return LaneFold(
+    return VerticalReduction(
         loops,
         outer,
         lanes,
-        tuple(folds),
+        tuple(reductions),
         tuple(full.pre),
         (*planes, *full.body),
         tuple(part.body),
@@ -67,7 +69,7 @@ def lane_fold_view(plan: VerticalPlan, vector: Var | None, loops: tuple[Loop, ..
 def _neighbours(
     plan: VerticalPlan, vector: Var, outer: Sequence[Loop], names: dict[str, str], scope: Scope
 ) -> Neighbours | None:
-    """The folds over windows that are whole vectors of memory; None: they are not."""
+    """The reductions over windows that are whole vectors of memory; None: they are not."""
     if plan.neighbours is None:
         return None
     node, tap = plan.inside, plan.inside.rdims[plan.neighbours]
@@ -75,10 +77,10 @@ def _neighbours(
     flat = Var(f"{vector.name}_flat", vector.extent * each)
     lane = scope.loop(flat)
     emitter = Emitter(scope, flat)
-    values = [_flat(f.value, vector, tap, flat) for f in node.folds]
+    values = [_flat(f.value, vector, tap, flat) for f in node.reductions]
     emitter.count_uses(values)
-    folds = [replace(f, value=v) for f, v in zip(node.folds, values, strict=True)]
-    views: list[FoldView] = [folded_view(f, names[f.acc.name], emitter) for f in folds]
+    reductions = [replace(f, value=v) for f, v in zip(node.reductions, values, strict=True)]
+    views: list[ReductionView] = [printed_reduction(f, names[f.acc.name], emitter) for f in reductions]
     others = tuple(loop for loop, v in zip(outer, node.rdims, strict=True) if v is not tap)
     return Neighbours(each, lane, others, tuple(views), tuple(emitter.pre), tuple(emitter.body))
 

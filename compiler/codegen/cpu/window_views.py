@@ -1,4 +1,5 @@
-"""Views of folds over windows that overlap: rows of memory are read in order (schedule/loops/sliding_window.py)."""
+"""Views of reductions over windows that overlap: rows of memory are read in order
+(schedule/loops/sliding_window.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from ...schedule.loops.bound_tightening import trim
 from ...schedule.loops.write_combining import Stage
 from .emit import Emitter
 from .prefetch import place, prefetch_lines
-from .reduction_views import OPERANDS, fold_view, loops_of
+from .reduction_views import OPERANDS, loops_of, reduction_view
 from .scope import Scope
 from .statements import emit_stores
 from .views.loop_kernels import WindowKernel
@@ -30,7 +31,7 @@ def window_view(
     node: Reduce, windows: SlidingWindows, walk: WindowWalk, results: Sequence[CombinedResult], scope: Scope
 ) -> WindowKernel:
     """The kernel of `windows`, which are those of `node`."""
-    (fold,) = node.folds
+    (reduction,) = node.reductions
     row, lanes = windows.row, windows.lanes
     text, walks = Emitter(scope, None), walk.walks
     span = ("0", text.index(row.extent))
@@ -42,12 +43,12 @@ def window_view(
     row_name, at, lane = (scope.loop(v) for v in (row, windows.at, lanes))
     fetched = _fetched(walk, lanes, scope)
     inner, edge = (_row(n, windows, fetched, scope) for n in (windows.inner, windows.edge))
-    names = {fold.acc.name: "acc0"}
+    names = {reduction.acc.name: "acc0"}
     end, end_part = (Emitter(scope, lanes, part, names, frozenset(names)) for part in (False, True))
     for emitter in (end, end_part):
         emit_stores(emitter, node)
     taken = product(v.extent for v in windows.inner.rdims) * lanes.extent * walk.size
-    view = fold_view(fold, "acc0", "", "")
+    view = reduction_view(reduction, "acc0", "", "")
     return WindowKernel(
         "windows.cpp.j2",
         scope.params(),
@@ -73,20 +74,20 @@ def window_view(
 
 
 def _row(node: Reduce, windows: SlidingWindows, fetched: tuple[str, ...], scope: Scope) -> RowOfWindows:
-    """The fold of one row's place, in whole vectors and in the last lanes."""
+    """The reduction of one row's place, in whole vectors and in the last lanes."""
     turns = tuple(v.extent.constant or 0 for v in node.rdims)
     node = trim(node, windows.lanes)
-    (fold,) = node.folds
+    (reduction,) = node.reductions
     loops = loops_of(node.rdims, scope, Emitter(scope, None))
     weight = None
     if windows.weighted is not None:
-        value, factor = _factors(fold.value, windows.weighted)
-        fold, weight = replace(fold, value=value), _weights(factor, windows, scope)
+        value, factor = _factors(reduction.value, windows.weighted)
+        reduction, weight = replace(reduction, value=value), _weights(factor, windows, scope)
     full, part = (Emitter(scope, windows.lanes, part=p) for p in (False, True))
     for e in (full, part):
-        e.count_uses([fold.value])
-    needed = OPERANDS.get(fold.op, Precedence.LOWEST)
-    view = fold_view(fold, "acc0", full.lanes(fold.value, needed), part.lanes(fold.value, needed))
+        e.count_uses([reduction.value])
+    needed = OPERANDS.get(reduction.op, Precedence.LOWEST)
+    view = reduction_view(reduction, "acc0", full.lanes(reduction.value, needed), part.lanes(reduction.value, needed))
     return RowOfWindows(
         tuple(_known(loop, n) for loop, n in zip(loops, turns, strict=True)),
         tuple(replace(loop, most=n) for loop, n in zip(loops, turns, strict=True) if not loop.extent.isdigit()),

@@ -1,4 +1,4 @@
-"""Reductions in Triton: how a fold steps, how it goes across a tile, what it starts from."""
+"""Reductions in Triton: how a reduction steps, how it goes across a tile, what it starts from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Const
-from ...ir.nodes import Fold
+from ...ir.nodes import Reduction
 from ...ir.ops import Precedence
 from .emit import literal
 from .kernel import TL_DTYPE
@@ -15,11 +15,11 @@ POSITIONS = ("argmax", "argmin")
 
 
 @dataclass(frozen=True)
-class FoldForm:
+class ReductionForm:
     """step: of {a} and {x}; across: of {a} along {axis} ({keep}: its dimension stays, as 1); start: as text; join: of
     the values of two parts, {a} and {x}; operand: how tightly {x} has to bind.
 
-    whole: what follows `across` where no lane starts the fold: a sum of -0 alone is 0, as torch's.
+    whole: what follows `across` where no lane starts the reduction: a sum of -0 alone is 0, as torch's.
     position: what is wanted is where `across` is first reached; step is then a function of value and place, and the
     value and the place of what comes later.
     """
@@ -36,21 +36,21 @@ class FoldForm:
 
 _FLOAT = {
     "sum": ("{a} + {x}", "tl.sum({a}, {axis}{keep})", 0.0),
-    "prod": ("{a} * {x}", "tl.reduce({a}, {axis}, fold_prod{keep})", 1.0),
+    "prod": ("{a} * {x}", "tl.reduce({a}, {axis}, combine_prod{keep})", 1.0),
     "max": (
-        "tl.maximum({a}, {x}, propagate_nan=tl.PropagateNan.ALL)", "tl.reduce({a}, {axis}, fold_max{keep})",
+        "tl.maximum({a}, {x}, propagate_nan=tl.PropagateNan.ALL)", "tl.reduce({a}, {axis}, combine_max{keep})",
         float("-inf"),
     ),
     "min": (
-        "tl.minimum({a}, {x}, propagate_nan=tl.PropagateNan.ALL)", "tl.reduce({a}, {axis}, fold_min{keep})",
+        "tl.minimum({a}, {x}, propagate_nan=tl.PropagateNan.ALL)", "tl.reduce({a}, {axis}, combine_min{keep})",
         float("inf"),
     ),
 }  # fmt: skip
 _INTEGER = {
     "sum": ("{a} + {x}", "tl.sum({a}, {axis}{keep})"),
-    "prod": ("{a} * {x}", "tl.reduce({a}, {axis}, fold_prod{keep})"),
-    "max": ("tl.maximum({a}, {x})", "tl.reduce({a}, {axis}, fold_max_integer{keep})"),
-    "min": ("tl.minimum({a}, {x})", "tl.reduce({a}, {axis}, fold_min_integer{keep})"),
+    "prod": ("{a} * {x}", "tl.reduce({a}, {axis}, combine_prod{keep})"),
+    "max": ("tl.maximum({a}, {x})", "tl.reduce({a}, {axis}, combine_max_integer{keep})"),
+    "min": ("tl.minimum({a}, {x})", "tl.reduce({a}, {axis}, combine_min_integer{keep})"),
 }
 _STARTS = {
     "sum": {"i32": 0, "i64": 0}, "prod": {"i32": 1, "i64": 1},
@@ -58,18 +58,18 @@ _STARTS = {
 }  # fmt: skip
 #: a difference may follow a sum as it is: it is summed from left to right
 _OPERANDS = {"sum": Precedence.SUM, "prod": Precedence.UNARY}
-#: truth values are folded as 32-bit integers
+#: truth values are reduced as 32-bit integers
 _TRUTH = {
-    "any": ("{a} | {x}", "tl.reduce({a}, {axis}, fold_any{keep})", "0"),
-    "all": ("{a} & {x}", "tl.reduce({a}, {axis}, fold_all{keep})", "1"),
+    "any": ("{a} | {x}", "tl.reduce({a}, {axis}, combine_any{keep})", "0"),
+    "all": ("{a} & {x}", "tl.reduce({a}, {axis}, combine_all{keep})", "1"),
 }
 
 
-def fold_form(fold: Fold) -> FoldForm:
-    """The form of a fold; bool values are folded as int32 (see `is_truth`)."""
-    compute = DTYPES[fold.value.dtype].compute
-    op = {"argmax": "max", "argmin": "min", "top": "max"}.get(fold.op, fold.op)
-    if is_truth(fold):
+def reduction_form(reduction: Reduction) -> ReductionForm:
+    """The form of a reduction; bool values are reduced as int32 (see `is_truth`)."""
+    compute = DTYPES[reduction.value.dtype].compute
+    op = {"argmax": "max", "argmin": "min", "top": "max"}.get(reduction.op, reduction.op)
+    if is_truth(reduction):
         truth = {"max": "any", "min": "all"}.get(op, op)
         step, across, start = _TRUTH[truth]
         dtype = "tl.int32"
@@ -79,10 +79,10 @@ def fold_form(fold: Fold) -> FoldForm:
     else:
         step, across = _INTEGER[op]
         start, dtype = str(_STARTS[op][compute]), TL_DTYPE[compute]
-    if fold.op in POSITIONS:
-        return FoldForm(f"step_{fold.op}", across, start, dtype, step, Precedence.ATOM, position=True)
+    if reduction.op in POSITIONS:
+        return ReductionForm(f"step_{reduction.op}", across, start, dtype, step, Precedence.ATOM, position=True)
     whole = " + 0.0" if op == "sum" and DTYPES[compute].kind == "f" else ""
-    return FoldForm(step, across, start, dtype, step, _OPERANDS.get(op, Precedence.LOWEST), whole)
+    return ReductionForm(step, across, start, dtype, step, _OPERANDS.get(op, Precedence.LOWEST), whole)
 
 
 def nothing(shape: str, dtype: str) -> str:
@@ -91,5 +91,5 @@ def nothing(shape: str, dtype: str) -> str:
     return f"{zeros} * -1.0" if dtype.startswith(("tl.float", "tl.bfloat")) else zeros
 
 
-def is_truth(fold: Fold) -> bool:
-    return DTYPES[fold.value.dtype].compute == "bool"
+def is_truth(reduction: Reduction) -> bool:
+    return DTYPES[reduction.value.dtype].compute == "bool"

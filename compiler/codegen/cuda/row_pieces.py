@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Load
 from ...ir.index import Index, Var
-from ...ir.nodes import Fold, Nest, Reduce
+from ...ir.nodes import Nest, Reduce, Reduction
 from ...ir.plans.gpu import PiecesPlan, RowsPlan
 from ...machine.gpu import ACCESS
 from ...schedule.gpu.blocks import power_of_two
@@ -31,7 +31,7 @@ from ...schedule.loops.row_form import RowForm, RowStage
 from .emit import Aligned, Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch
 from .maps import finish
-from .reductions import FoldForm, fold_form, is_truth
+from .reductions import ReductionForm, is_truth, reduction_form
 from .row_printer import RowPrinter
 from .scope import TritonScope
 
@@ -169,7 +169,7 @@ class _Printer(RowPrinter):
                 return self.largest(stage, stage.node, held[0])
             self.widen(held[0])
         if isinstance(stage.node, Reduce):
-            return self.folds(stage, stage.node)
+            return self.reductions(stage, stage.node)
         parts = [self.piece_emitter(), *([self.rest_emitter()] if self.rest else [])]
         for emit in parts:
             emit.count_uses(s.value for s in stage.node.stores)
@@ -186,8 +186,8 @@ class _Printer(RowPrinter):
     def largest(self, stage: RowStage, node: Reduce, load: Load) -> PiecesStage:
         """The largest element of a row that is held, of two elements at once."""
         before, body, rest, after = [], [], [], []
-        for fold in node.folds:
-            form, acc = fold_form(fold), f"acc{len(self.accs)}"
+        for reduction in node.reductions:
+            form, acc = reduction_form(reduction), f"acc{len(self.accs)}"
             before.append(f"{acc} = tl.full(({self.piece},), {form.start}, tl.bfloat16)")
             body.append(f"{acc} = larger_of_pairs({acc}, held0[i])")
             found = self.across(form, f"{acc}.to(tl.float32)")
@@ -196,41 +196,55 @@ class _Printer(RowPrinter):
                 rest.append(f"{acc}_rest = tl.where({self.column.name}_inside, {value}, {form.start})")
                 found = form.join.format(a=found, x=self.across(form, f"{acc}_rest"))
             after.append(f"{acc} = {found}")
-            self.acc(fold, acc)
+            self.acc(reduction, acc)
         return PiecesStage(tuple(before), tuple(body), tuple(rest), (*after, *self.last(stage)))
 
-    def folds(self, stage: RowStage, node: Reduce) -> PiecesStage:
+    def reductions(self, stage: RowStage, node: Reduce) -> PiecesStage:
         before: list[str] = []
         after: list[str] = []
         body, rest = self.piece_emitter(), self.rest_emitter()
         for emit in (body, rest):
-            emit.count_uses(f.value for f in node.folds)
-        for fold in node.folds:
+            emit.count_uses(f.value for f in node.reductions)
+        for reduction in node.reductions:
             acc = f"acc{len(self.accs)}"
-            (self.place if fold_form(fold).position else self.fold)(fold, acc, before, body, rest, after)
-            self.acc(fold, acc)
+            (self.place if reduction_form(reduction).position else self.reduction)(
+                reduction, acc, before, body, rest, after
+            )
+            self.acc(reduction, acc)
         return PiecesStage(tuple(before), tuple(body.lines), tuple(rest.lines), (*after, *self.last(stage)))
 
-    def fold(
-        self, fold: Fold, acc: str, before: list[str], body: TritonEmitter, rest: TritonEmitter, after: list[str]
+    def reduction(
+        self,
+        reduction: Reduction,
+        acc: str,
+        before: list[str],
+        body: TritonEmitter,
+        rest: TritonEmitter,
+        after: list[str],
     ) -> None:
-        form, truth, column = fold_form(fold), is_truth(fold), self.column
-        tile = self.tile(body, fold.value, form, truth, column, self.piece, "")
+        form, truth, column = reduction_form(reduction), is_truth(reduction), self.column
+        tile = self.tile(body, reduction.value, form, truth, column, self.piece, "")
         before.append(f"{acc} = tl.full(({self.piece},), {form.start}, {form.dtype})")
         body.lines.append(f"{acc} = {form.step.format(a=acc, x=tile)}")
         found = self.across(form, acc)
         if self.rest:
-            rest.lines.append(f"{acc}_rest = {self.rest_tile(rest, fold, form)}")
+            rest.lines.append(f"{acc}_rest = {self.rest_tile(rest, reduction, form)}")
             found = form.join.format(a=found, x=self.across(form, f"{acc}_rest"))
         after.append(f"{acc} = {f'({found}) != 0' if truth else found}")
 
     def place(
-        self, fold: Fold, acc: str, before: list[str], body: TritonEmitter, rest: TritonEmitter, after: list[str]
+        self,
+        reduction: Reduction,
+        acc: str,
+        before: list[str],
+        body: TritonEmitter,
+        rest: TritonEmitter,
+        after: list[str],
     ) -> None:
         """Where an extremum is: a lane remembers where its best unit of a piece is, which is read again at the end."""
-        form, column = fold_form(fold), self.column
-        tile = self.tile(body, fold.value, form, is_truth(fold), column, self.piece, "")
-        unit, head = ACCESS // DTYPES[element(fold.value).dtype].size, "head + " if self.aligned else ""
+        form, column = reduction_form(reduction), self.column
+        tile = self.tile(body, reduction.value, form, is_truth(reduction), column, self.piece, "")
+        unit, head = ACCESS // DTYPES[element(reduction.value).dtype].size, "head + " if self.aligned else ""
         units = self.piece // unit
         before.append(f"{acc}_value = tl.full(({units},), {form.start}, {form.dtype})")
         before.append(f"{acc} = tl.zeros(({units},), tl.int32)")
@@ -238,12 +252,12 @@ class _Printer(RowPrinter):
         body.lines.append(f"{acc}_value, {acc} = {form.step}({acc}_value, {acc}, {across}, i * {self.piece})")
         found, near = self.across(form, f"{acc}_value"), f"{acc}_near"
         if self.rest:
-            rest.lines.append(f"{acc}_rest = {self.rest_tile(rest, fold, form)}")
+            rest.lines.append(f"{acc}_rest = {self.rest_tile(rest, reduction, form)}")
             found = form.join.format(a=found, x=self.across(form, f"{acc}_rest"))
         places = self.places() | {column: Place(near, (column.name,))}
         again = TritonEmitter(self.scope, places, {}, self.accs, self.known, stem=self.stem())
-        value = again.value(fold.value)
-        value = f"({value}).to(tl.int32)" if is_truth(fold) else value
+        value = again.value(reduction.value)
+        value = f"({value}).to(tl.int32)" if is_truth(reduction) else value
         found_at = [f"tl.min(places_of({value}, {acc}_found, {near}), 0)"]
         if self.rest:
             found_at.append(f"tl.min(places_of({acc}_rest, {acc}_found, {column.name}_rest), 0)")
@@ -255,9 +269,9 @@ class _Printer(RowPrinter):
             f"{acc} = {found_at[0] if len(found_at) == 1 else f'tl.minimum({found_at[0]}, {found_at[1]})'}",
         ]
 
-    def rest_tile(self, rest: TritonEmitter, fold: Fold, form: FoldForm) -> str:
+    def rest_tile(self, rest: TritonEmitter, reduction: Reduction, form: ReductionForm) -> str:
         inside = f"{self.column.name}_inside"
-        return self.tile(rest, fold.value, form, is_truth(fold), self.column, self.rest, inside)
+        return self.tile(rest, reduction.value, form, is_truth(reduction), self.column, self.rest, inside)
 
     def last(self, stage: RowStage) -> tuple[str, ...]:
         """Stores of one value for each row."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from ...ir.buffers import Buffer
 from ...ir.expr import Expr
 from ...ir.index import ONE, Index, Var
-from ...ir.nodes import Fold, Store
+from ...ir.nodes import Reduction, Store
 from ...ir.ops import Precedence, Printed
 from ...schedule.gpu.blocks import blocks, whole
 from ...schedule.loops.row_form import RowForm
 from .emit import Axes, Place, TritonEmitter, Value
 from .kernel import grid
-from .reductions import FoldForm, nothing
+from .reductions import ReductionForm, nothing
 from .scope import TritonScope
 
 
@@ -48,10 +48,10 @@ class RowPrinter:
         return f"({self.rows}, {block})" if self.rows > 1 else f"({block},)"
 
     def tile(
-        self, emit: TritonEmitter, e: Expr, form: FoldForm, truth: bool, column: Var, block: int, inside: str
+        self, emit: TritonEmitter, e: Expr, form: ReductionForm, truth: bool, column: Var, block: int, inside: str
     ) -> str:
-        """The values of a fold as a full tile; outside of the mask `inside`, if there is one, is where the fold
-        starts."""
+        """The values of a reduction as a full tile; outside of the mask `inside`, if there is one, is where the
+        reduction starts."""
         printed = emit.printed(e)
         if truth:
             printed = Printed(f"({printed.text}).to(tl.int32)")
@@ -61,12 +61,12 @@ class RowPrinter:
             printed = Printed(tile, Precedence.SUM)
         return f"tl.where({inside}, {printed.text}, {form.start})" if inside else printed.within(form.operand)
 
-    def across(self, form: FoldForm, tile: str) -> str:
+    def across(self, form: ReductionForm, tile: str) -> str:
         axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
         return form.across.format(a=tile, axis=axis, keep=keep)
 
-    def acc(self, fold: Fold, name: str) -> None:
-        self.accs[fold.acc.name] = Value(name, ("r",) if self.rows > 1 else ())
+    def acc(self, reduction: Reduction, name: str) -> None:
+        self.accs[reduction.acc.name] = Value(name, ("r",) if self.rows > 1 else ())
 
     def store(self, emit: TritonEmitter, s: Store) -> None:
         """Stores what is not local; the value stays at hand."""
@@ -83,7 +83,7 @@ class RowPrinter:
     def read_later(self, buffer: Buffer) -> bool:
         return any(load.buffer is buffer for s in self.form.stages for e in s.node.expressions() for load in e.loads)
 
-    def first(self, acc: str, form: FoldForm, values: str, places: str) -> list[str]:
+    def first(self, acc: str, form: ReductionForm, values: str, places: str) -> list[str]:
         """The smallest of the places at which a tile has its extremum."""
         axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
         found = self.across(form, values)

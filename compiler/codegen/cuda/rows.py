@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.index import Indirect, Var, as_index
-from ...ir.nodes import Fold, Nest, Reduce
+from ...ir.nodes import Nest, Reduce, Reduction
 from ...ir.plans.gpu import RowsPlan
 from ...schedule.gpu.blocks import whole
 from ...schedule.loops.row_form import RowStage, row_form
 from .emit import Place, TritonEmitter
 from .kernel import Launch
 from .maps import finish
-from .reductions import FoldForm, fold_form, is_truth
+from .reductions import ReductionForm, is_truth, reduction_form
 from .row_pieces import pieces_launch
 from .row_printer import RowPrinter
 from .scope import TritonScope
@@ -88,11 +88,11 @@ class _Printer(RowPrinter):
         early = self.load_weights(emit) if plan.pdl else 0
         for stage in self.form.stages:
             if isinstance(stage.node, Reduce):
-                for fold in stage.node.folds:
+                for reduction in stage.node.reductions:
                     assert stage.column is not None
                     column = stage.column
                     place = next(places, "tile")
-                    self.fold_whole(emit, fold, column, blocks_[column], masked[column], place, plan.unit)
+                    self.reduce_whole(emit, reduction, column, blocks_[column], masked[column], place, plan.unit)
             for s in stage.node.stores:
                 self.store(emit, s)
         plain = TritonEmitter(self.scope, {})
@@ -112,42 +112,44 @@ class _Printer(RowPrinter):
                         emit.load_early(load)
         return len(emit.lines)
 
-    def fold_whole(
-        self, emit: TritonEmitter, fold: Fold, column: Var, block: int, masked: bool, place: str, unit: int
+    def reduce_whole(
+        self, emit: TritonEmitter, reduction: Reduction, column: Var, block: int, masked: bool, place: str, unit: int
     ) -> None:
-        form, acc = fold_form(fold), f"acc{len(self.accs)}"
+        form, acc = reduction_form(reduction), f"acc{len(self.accs)}"
         inside = f"{column.name}_inside" if masked else ""
         if form.position and place == "keys":
-            self.index_by_keys(emit, fold, acc, column, block)
-            self.acc(fold, acc)
+            self.index_by_keys(emit, reduction, acc, column, block)
+            self.acc(reduction, acc)
             return
         if form.position and place == "units":
-            self.index_by_units(emit, fold, acc, column, block // unit, unit)
-            self.acc(fold, acc)
+            self.index_by_units(emit, reduction, acc, column, block // unit, unit)
+            self.acc(reduction, acc)
             return
-        tile = self.tile(emit, fold.value, form, is_truth(fold), column, block, inside)
+        tile = self.tile(emit, reduction.value, form, is_truth(reduction), column, block, inside)
         if form.position:
             emit.lines += [f"{acc}_tile = {tile}", *self.first(acc, form, f"{acc}_tile", column.name)]
         else:
             padded = inside and column.extent.constant is not None
-            after = " != 0" if is_truth(fold) else "" if padded else form.whole
+            after = " != 0" if is_truth(reduction) else "" if padded else form.whole
             emit.lines.append(f"{acc} = {self.across(form, tile)}{after}")
-        self.acc(fold, acc)
+        self.acc(reduction, acc)
 
-    def index_by_keys(self, emit: TritonEmitter, fold: Fold, acc: str, column: Var, block: int) -> None:
+    def index_by_keys(self, emit: TritonEmitter, reduction: Reduction, acc: str, column: Var, block: int) -> None:
         """The place of an extremum by one maximum of integers, which have the value in front of its place."""
-        form = fold_form(fold)
-        tile = self.tile(emit, fold.value, form, False, column, block, "")
-        keys = f"keys_of({f'-({tile})' if fold.op == 'argmin' else tile}, {column.name})"
+        form = reduction_form(reduction)
+        tile = self.tile(emit, reduction.value, form, False, column, block, "")
+        keys = f"keys_of({f'-({tile})' if reduction.op == 'argmin' else tile}, {column.name})"
         axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
         emit.lines.append(f"{acc} = 65535 - (tl.max({keys}, {axis}{keep}) & 65535)")
 
-    def index_by_units(self, emit: TritonEmitter, fold: Fold, acc: str, column: Var, units: int, unit: int) -> None:
+    def index_by_units(
+        self, emit: TritonEmitter, reduction: Reduction, acc: str, column: Var, units: int, unit: int
+    ) -> None:
         """The place of an extremum: the first unit of a row that has it, which is read again, and where it is there.
 
         Of an element there is one comparison, in its thread, instead of one and a search for its place.
         """
-        form, many = fold_form(fold), self.rows > 1
+        form, many = reduction_form(reduction), self.rows > 1
         start, last, axis = ("[None, :, None]", "[None, None, :]", 2) if many else ("[:, None]", "[None, :]", 1)
         masked = column.extent != as_index(units * unit)
         row = {self.form.row: Place("row[:, :, None]", ("r",))} if many and self.form.row is not None else {}
@@ -159,7 +161,7 @@ class _Printer(RowPrinter):
             masks[column.name] = f"{acc}_inside"
         places = self.places() | row | {column: Place(f"{acc}_at", (column.name,))}
         first = TritonEmitter(self.scope, places, masks, stem=f"{acc}_a")
-        tile = first.value(fold.value)
+        tile = first.value(reduction.value)
         tile = f"tl.where({acc}_inside, {tile}, {form.start})" if masked else tile
         lines += [*first.lines, f"{acc}_units = {form.across.format(a=f'({tile})', axis=axis, keep='')}"]
         lanes = "[None, :]" if many else ""
@@ -167,7 +169,7 @@ class _Printer(RowPrinter):
         lines.append(f"{acc}_near = {acc} + tl.arange(0, {unit}){lanes}")
         near = self.places() | {column: Place(f"{acc}_near", (column.name,))}
         again = TritonEmitter(self.scope, near, {"r": "row_inside"} if self.masked else {}, stem=f"{acc}_b")
-        value = again.value(fold.value)
+        value = again.value(reduction.value)
         found = f"places_of({value}, {acc}_found, {acc}_near)"
         keep = "1, keep_dims=True" if many else "0"
         emit.lines += [*lines, *again.lines, f"{acc} = tl.min({found}, {keep})"]
@@ -205,20 +207,20 @@ class _Printer(RowPrinter):
             return WalkedStage((), column.name, extent, block, masked, tuple(body.lines), (), unrolled)
         before: list[str] = []
         after: list[str] = []
-        body.count_uses(f.value for f in stage.node.folds)
-        for fold in stage.node.folds:
-            form, acc = fold_form(fold), f"acc{len(self.accs)}"
+        body.count_uses(f.value for f in stage.node.reductions)
+        for reduction in stage.node.reductions:
+            form, acc = reduction_form(reduction), f"acc{len(self.accs)}"
             inside = f"{column.name}_inside" if masked else ""
-            tile = self.tile(body, fold.value, form, is_truth(fold), column, block, inside)
+            tile = self.tile(body, reduction.value, form, is_truth(reduction), column, block, inside)
             if form.position:
                 self.walk_position(before, body.lines, after, acc, form, tile, column, block)
             else:
                 before.append(f"{acc} = tl.full({self.shape(block)}, {form.start}, {form.dtype})")
                 body.lines.append(f"{acc} = {form.step.format(a=acc, x=tile)}")
-                folded = self.across(form, acc) if block > 1 else acc
-                if folded != acc or is_truth(fold):
-                    after.append(f"{acc} = {folded}{' != 0' if is_truth(fold) else ''}")
-            self.acc(fold, acc)
+                reduced = self.across(form, acc) if block > 1 else acc
+                if reduced != acc or is_truth(reduction):
+                    after.append(f"{acc} = {reduced}{' != 0' if is_truth(reduction) else ''}")
+            self.acc(reduction, acc)
         end = TritonEmitter(self.scope, places, self.masks([]), self.accs, self.known, stem=self.stem())
         end.count_uses(s.value for s in stage.node.stores)
         for s in stage.node.stores:
@@ -227,8 +229,8 @@ class _Printer(RowPrinter):
         return WalkedStage(tuple(before), column.name, extent, block, masked, tuple(body.lines), lines, unrolled, ahead)
 
     def walk_position(
-        self, before: list[str], body: list[str], after: list[str], acc: str, form: FoldForm, tile: str, column: Var,
-        block: int,
+        self, before: list[str], body: list[str], after: list[str], acc: str, form: ReductionForm, tile: str,
+        column: Var, block: int,
     ) -> None:  # fmt: skip
         shape, axes = self.shape(block), "[None, :]" if self.rows > 1 else ""
         before.append(f"{acc}_value = tl.full({shape}, {form.start}, {form.dtype})")

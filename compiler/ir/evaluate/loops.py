@@ -11,7 +11,7 @@ import numpy as np
 from ..buffers import Buffer
 from ..expr import Acc
 from ..index import Var, row_major
-from ..nodes import Fold, Map, Nest, Reduce, Scan, Scatter
+from ..nodes import Map, Nest, Reduce, Reduction, Scan, Scatter
 from .iterations import Iterations
 from .memory import Cells, Memory, Rows
 from .numbers import Array, Fault, Undefined, Value
@@ -25,7 +25,7 @@ def run_map(node: Map, memory: Memory, rows: Rows | None = None) -> None:
 
 def run_reduce(node: Reduce, memory: Memory, rows: Rows | None = None) -> None:
     inner = Iterations.over(memory, (*node.dims, *node.rdims), rows=rows)
-    accs = {fold.acc: _folded(fold, inner, len(node.dims)) for fold in node.folds}
+    accs = {reduction.acc: _reduced(reduction, inner, len(node.dims)) for reduction in node.reductions}
     iterations = Iterations.over(memory, node.dims, accs, rows)
     for store in node.stores:
         iterations.store(store)
@@ -89,7 +89,7 @@ def _worst(dtype: np.dtype, sign: int) -> float | int | bool:
 
 
 #: over the last axis; NaN wins of the largest, the smallest and their places, and the first of equal ones
-FOLDS: Mapping[str, Callable[[Array], Array]] = {
+REDUCTIONS: Mapping[str, Callable[[Array], Array]] = {
     "sum": _sum,
     "prod": lambda x: np.asarray(x.prod(-1, dtype=x.dtype)),
     "max": _largest,
@@ -103,20 +103,20 @@ FOLDS: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-def _folded(fold: Fold, iterations: Iterations, kept: int) -> Value:
-    """A fold over the loops behind the first `kept` ones."""
-    value, shape = iterations.value(fold.value), iterations.shape
+def _reduced(reduction: Reduction, iterations: Iterations, kept: int) -> Value:
+    """A reduction over the loops behind the first `kept` ones."""
+    value, shape = iterations.value(reduction.value), iterations.shape
     outer = shape[:kept]
     flat = np.broadcast_to(value.array, shape).reshape(*outer, prod(shape[kept:]))
     fault = None
     if value.fault is not None:
         where = np.asarray(np.broadcast_to(value.fault.where, shape).reshape(flat.shape).any(-1))
         fault = Fault(where, value.fault.error) if where.any() else None
-    if not flat.shape[-1] and fold.op in ("argmax", "argmin"):
-        return Value(np.zeros(outer, np.int64), Fault(np.ones(outer, bool), Undefined(f"{fold.op} of nothing")))
+    if not flat.shape[-1] and reduction.op in ("argmax", "argmin"):
+        return Value(np.zeros(outer, np.int64), Fault(np.ones(outer, bool), Undefined(f"{reduction.op} of nothing")))
     with np.errstate(all="ignore"):
-        result = FOLDS[fold.op](flat)
-    return Value(iterations.memory.numbers.computed(result, fold.acc.dtype), fault)
+        result = REDUCTIONS[reduction.op](flat)
+    return Value(iterations.memory.numbers.computed(result, reduction.acc.dtype), fault)
 
 
 # steps in order ------------------------------------------------------------------------------------------------------

@@ -66,11 +66,11 @@ class TransposedRows:
 
 @dataclass(frozen=True)
 class SlidingWindows:
-    """Windows along the loop `row`: r folds the places [r * step - pad, r * step - pad + taps) of those in [0, size).
+    """Windows along the loop `row`: r reduces the places [r * step - pad, r * step - pad + taps) of those in [0, size).
 
-    inner: the fold of one place, named `at`, in lanes that lie inside along `lanes`; edge: in any lanes.
+    inner: the reduction of one place, named `at`, in lanes that lie inside along `lanes`; edge: in any lanes.
     inside: the first lane all of whose window lies inside, and the lane behind the last such.
-    weighted: the tap that a row is of a window, where the fold depends on it; None: it adds the same to each.
+    weighted: the tap that a row is of a window, where the reduction depends on it; None: it adds the same to each.
     """
 
     row: Var
@@ -180,11 +180,11 @@ class PipelineBlocks:
     together: int = 1
 
 
-class Reduction(Enum):
+class ReductionKind(Enum):
     """How a stage reduces."""
 
     HORIZONTAL = "horizontal"  # the lanes run along a reduced loop
-    VERTICAL = "vertical"  # every lane folds for itself
+    VERTICAL = "vertical"  # every lane reduces for itself
     COLUMNS = "columns"  # outer-loop-vectorised: rows of memory are added to a block of accumulators
     PLACES = "argmax indices"
 
@@ -226,8 +226,8 @@ class ColumnWalk:
 
 @dataclass(frozen=True)
 class RowStreams:
-    """Rows that are folded together: one behind the other as they lie in memory (in_order), or several streams of rows,
-    `piece` elements of each in its turn. prefetch: what is fetched meanwhile."""
+    """Rows that are reduced together: one behind the other as they lie in memory (in_order), or several streams of
+    rows, `piece` elements of each in its turn. prefetch: what is fetched meanwhile."""
 
     in_order: bool
     piece: int
@@ -238,7 +238,7 @@ class RowStreams:
 class HorizontalPlan:
     """How a reduction along the lanes runs.
 
-    piece: elements that its accumulators fold in a run; 0: the whole row. streamed: elements of a row that are read as
+    piece: elements that its accumulators take in a run; 0: the whole row. streamed: elements of a row that are read as
     interleaved streams, `stream` of each at a time. prefetch: what is fetched for each vector. row_streams: how rows of
     a kernel go together that does nothing else.
     """
@@ -252,7 +252,7 @@ class HorizontalPlan:
 
 @dataclass(frozen=True)
 class VerticalPlan:
-    """How a reduction runs in which every lane folds for itself.
+    """How a reduction runs in which every lane reduces for itself.
 
     inside: the reduction with loops that leave out what its conditions leave out (bound tightening). unroll: iterations
     of each reduced loop that are unrolled; 0: a loop. strips: short rows of memory in their order, all vectors of a row
@@ -290,8 +290,8 @@ class LoopPlan:
 
     Of each stage: reduction: how it reduces; None for a map. peel: a part of a vector goes in front, so that the
     others are aligned (alignment peel). prefetch: what it fetches; None: what its form fetches by itself. walk: how
-    rows of memory are walked over that lie across its lanes. vertical, horizontal: how lanes run that fold for
-    themselves, and how those do that fold one row.
+    rows of memory are walked over that lie across its lanes. vertical, horizontal: how lanes run that reduce for
+    themselves, and how those do that reduce one row.
     """
 
     form: Form = Form.ROWS
@@ -307,7 +307,7 @@ class LoopPlan:
     aligned_lines: bool = False
     combined: tuple[CombinedResult, ...] = ()
     row_prefetch: RowPrefetch | None = None
-    reduction: tuple[Reduction | None, ...] = ()
+    reduction: tuple[ReductionKind | None, ...] = ()
     peel: tuple[bool, ...] = ()
     prefetch: tuple[tuple[Prefetch, ...] | None, ...] = ()
     walk: tuple[ColumnWalk | None, ...] = ()

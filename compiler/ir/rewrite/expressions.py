@@ -21,7 +21,7 @@ def map_expressions(node: N, function: Callable[[Expr], Expr], index: Callable[[
     stores = tuple(Store(s.buffer, place(s.index), function(s.value)) for s in node.stores)
     changed: Node = replace(node, stores=stores)
     if isinstance(changed, Reduce):
-        changed = replace(changed, folds=tuple(replace(f, value=function(f.value)) for f in changed.folds))
+        changed = replace(changed, reductions=tuple(replace(f, value=function(f.value)) for f in changed.reductions))
     elif isinstance(changed, Gemm) and changed.prologue is not None:
         changed = replace(changed, prologue=replace(changed.prologue, value=function(changed.prologue.value)))
     elif isinstance(changed, Attention) and changed.score is not None:

@@ -95,14 +95,14 @@ def sum_of_taps(
         channel = i[1] // outputs * inputs + i[2 + spatial]
         return call("mul", cast(x.at([i[0], channel, *at]), "f32"), factor(i[1], i[2 + spatial], i[3 + spatial :]))
 
-    return fold_taps(ctx, product, x, inputs, bias, window, shape, order, into)
+    return sum_taps(ctx, product, x, inputs, bias, window, shape, order, into)
 
 
 #: (output and tap [n, o, ..., channel, taps...], place inside of the map) -> what is added
 Term = Callable[[list[Index], list[Index]], Expr]
 
 
-def fold_taps(
+def sum_taps(
     ctx: Context,
     value: Term,
     x: Tensor,

@@ -18,7 +18,7 @@ from ...ir.structured import Window
 from ..core.builder import call
 from ..core.context import Context
 from ..core.tensor import Shape, Tensor, expand, permute, split_index
-from .direct_conv import FEW, Weight, fold_taps, stays_nchw
+from .direct_conv import FEW, Weight, stays_nchw, sum_taps
 from .matmul import product_of
 
 #: outputs times the pixels of which a stride keeps one, of the 16 columns that panels multiply for it
@@ -73,7 +73,7 @@ def products_of_taps(
         return cast(parts.at([i[0], i[1], *i[3 + spatial :], *at]), "f32")
 
     order = tuple(range(x.rank))
-    return fold_taps(ctx, part, x, as_index(1), bias, window, shape, order, into)
+    return sum_taps(ctx, part, x, as_index(1), bias, window, shape, order, into)
 
 
 def products_side_by_side(

@@ -28,12 +28,13 @@ from ...ir.index import (
     of,
     product,
 )
-from ...ir.nodes import Fold, Map, Origin, Reduce, Store
+from ...ir.nodes import Map, Origin, Reduce, Reduction, Store
 from ...ir.program import AnyNode, Define
 from ...machine.targets import Family
 from ...tune.choices.choices import NO_CHOICES, Choices
 from .constants import Constant, Dense, Layout
 from .old_values import old_values_first
+from .renamed import renamed_argument
 from .shapes import Sizes
 from .tensor import Shape, Strided, Tensor, dense_strides, is_dense, reshape
 
@@ -168,17 +169,18 @@ class Builder:
         self.add(Map(dims, (store,), self.origin))
         return out
 
+    @renamed_argument("folds", "reductions")
     def reduce(
         self,
         source: Shape,
         axes: Sequence[int],
-        folds: Sequence[tuple[str, Callable[[list[Index]], Expr]]],
+        reductions: Sequence[tuple[str, Callable[[list[Index]], Expr]]],
         finish: Sequence[tuple[str, Callable[[list[Expr]], Expr]]],
         keepdim: bool = False,
         order: Sequence[int] | None = None,
         into: Tensor | None = None,
     ) -> list[Tensor]:
-        """Folds over `axes` of a tensor of shape `source`; one output tensor per row of `finish` (dtype, value).
+        """Reduces over `axes` of a tensor of shape `source`; one output tensor per row of `finish` (dtype, value).
 
         The outputs keep the memory order `order` of the source's dimensions; the only one may be `into`, which has a
         dimension of 1 for every axis.
@@ -192,12 +194,12 @@ class Builder:
         dims = tuple(v for d in order if d not in axes and (v := loops[d]) is not None)
         rdims = tuple(v for d in order if d in axes and (v := loops[d]) is not None)
         accs, rows = [], []
-        for op, value in folds:
+        for op, value in reductions:
             e = value(indices)
             dtype = "i64" if op in ("argmax", "argmin") else e.dtype
             acc = Acc(self.fresh("acc"), dtype)
             accs.append(acc)
-            rows.append(Fold(acc, op, e))
+            rows.append(Reduction(acc, op, e))
         shape = tuple(ONE if d in axes else n for d, n in enumerate(source))
         outs, stores = [], []
         for dtype, result in finish:

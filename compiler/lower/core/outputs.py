@@ -65,8 +65,8 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
     changed: Node = replace(node, stores=stores)
     match changed:
         case Reduce():
-            folds = tuple(replace(f, value=expr(f.value)) for f in changed.folds)
-            return replace(changed, folds=folds)
+            reductions = tuple(replace(f, value=expr(f.value)) for f in changed.reductions)
+            return replace(changed, reductions=reductions)
         case Gemm():
             return replace(changed, a=operand(changed.a), b=operand(changed.b))
         case Conv():

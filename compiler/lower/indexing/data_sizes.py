@@ -39,7 +39,7 @@ from ..core.tensor import (
     unsqueeze,
 )
 from ..pointwise.create import filled
-from ..reduce.reduce import fold
+from ..reduce.reduce import reduction
 from ..reduce.scan import Running, scan
 from .scatter import scatter_into
 from .sort import sorted_rows
@@ -207,7 +207,7 @@ def _neighbours(ctx: Context, rows: Tensor) -> Tensor:
     if rows.rank == 1:
         return ctx.builder.map((n,), "bool", differs)
     marks = ctx.builder.map(rows.shape, "bool", differs)
-    return fold(ctx, marks, [1], False, "any", lambda e: e, dtype="bool")
+    return reduction(ctx, marks, [1], False, "any", lambda e: e, dtype="bool")
 
 
 def _empty(dtype: str = "i64") -> Tensor:
@@ -306,7 +306,7 @@ def _unique_lines(ctx: Context, x: Tensor, dim: int, ordered: bool, inverse: boo
 def bincount(ctx: Context, x: Tensor, weights: Tensor | None = None, minlength: Any = 0) -> Tensor:
     n = x.shape[0]
     builder = ctx.builder
-    top = fold(ctx, x, [0], False, "max", lambda e: cast(e, "i64"), dtype="i64") if n != ZERO else None
+    top = reduction(ctx, x, [0], False, "max", lambda e: cast(e, "i64"), dtype="i64") if n != ZERO else None
     least = size_value(ctx.size(minlength), "i64")
 
     def length(i: list[Index]) -> Expr:
@@ -349,11 +349,11 @@ def _repeated_by_ends(ctx: Context, repeats: Tensor, rows: Any) -> tuple[Tensor,
     if n == ZERO:
         total = builder.map((), "i64", lambda _: number(0, "i64"))
     else:
-        least = fold(ctx, repeats, [0], False, "min", lambda e: cast(e, "i64"), dtype="i64")
+        least = reduction(ctx, repeats, [0], False, "min", lambda e: cast(e, "i64"), dtype="i64")
         last = lambda: ends.at([maximum(n - 1, ZERO)])  # noqa: E731
 
         # a sum of more than 63 bits wraps
-        sum_f64 = fold(ctx, repeats, [0], False, "sum", lambda e: cast(e, "f64"), dtype="f64")
+        sum_f64 = reduction(ctx, repeats, [0], False, "sum", lambda e: cast(e, "f64"), dtype="f64")
 
         def rows_in_all(i: list[Index]) -> Expr:
             counted = where(compare("lt", sum_f64.at(i), number(9.2e18, "f64")), last(), number(2**63 - 1, "i64"))

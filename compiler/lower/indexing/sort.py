@@ -19,7 +19,7 @@ from ..core.tensor import (
     slice_dim,
     unsqueeze,
 )
-from ..reduce.reduce import fold
+from ..reduce.reduce import reduction
 from .gather import indirect
 
 
@@ -113,7 +113,7 @@ def _median(ctx: Context, x: Tensor, dim: int, keepdim: bool, skip_nan: bool) ->
     n = x.shape[axis]
     if DTYPES[x.dtype].kind != "f":
         return tuple(_picked(ctx, t, axis, (n - 1) // as_index(2), keepdim) for t in (values, places))
-    count = fold(
+    count = reduction(
         ctx, x, [axis], True, "sum", lambda e: cast(compare("isnan", cast(e, DTYPES[x.dtype].compute)), "i64"),
         dtype="i64",
     )  # fmt: skip

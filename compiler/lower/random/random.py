@@ -295,7 +295,7 @@ def multinomial(ctx: Context, weights: Tensor, count: int, replacement: bool = F
     """With replacement by the running sums of the weights; else, and for one choice, the first of a race in which
     element j takes -log(u) / weight: the winner is j with a probability in proportion to its weight."""
     from ..indexing.sort import sorted_rows
-    from ..reduce.reduce import fold
+    from ..reduce.reduce import reduction
 
     size = ctx.size(count)
     if replacement and ctx.builder.family == "cpu" and size != ONE:
@@ -303,7 +303,7 @@ def multinomial(ctx: Context, weights: Tensor, count: int, replacement: bool = F
     if not replacement or size == ONE:
         return sorted_rows(ctx, _races(ctx, weights), -1, False, size)[1]
     wide = expand(unsqueeze(weights, weights.rank - 1), (*weights.shape[:-1], size, weights.shape[-1]))
-    return fold(ctx, _races(ctx, wide), [-1], False, "argmin", lambda e: e, dtype="i64")
+    return reduction(ctx, _races(ctx, wide), [-1], False, "argmin", lambda e: e, dtype="i64")
 
 
 def _races(ctx: Context, weights: Tensor) -> Tensor:

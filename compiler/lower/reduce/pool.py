@@ -196,7 +196,7 @@ def _windows(
     finish: Any,
     wide: bool = False,
 ) -> Tensor:
-    """Folds x over windows: position(axis, out, tap) is the index read, valid(axis, out, tap) None or a condition."""
+    """Reduces x over windows: position(axis, out, tap) is the index read, valid(axis, out, tap) None or a condition."""
     shape = ctx.result_shape()
     if wide:
         shape = (*shape[:-1], ONE, shape[-1])

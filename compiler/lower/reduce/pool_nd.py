@@ -95,21 +95,21 @@ def _adaptive(size: Shape, out: Shape) -> Windows:
     return Windows(size, taps, lambda d, o, k: first(d, o) + k, first, last)
 
 
-def _folded(
+def _reduced(
     ctx: Context,
     x: Tensor,
     shape: Shape,
     windows: Windows,
-    folds: Sequence[str],
+    reductions: Sequence[str],
     finish: Sequence[tuple[str, Callable[[Sequence[Expr], list[Index]], Expr]]],
     of_nan: bool = False,
 ) -> list[Tensor]:
-    """Folds over the windows; finish(accumulators, position of the window). of_nan: the last accumulator is the number
-    of the last tap that is NaN, or -1."""
+    """Reduces over the windows; finish(accumulators, position of the window). of_nan: the last accumulator is the
+    number of the last tap that is NaN, or -1."""
     count = len(windows.taps)
     lead = len(shape) - count
     compute = DTYPES[x.dtype].compute
-    identity = number(0 if folds[0] == "sum" else worst(x.dtype, lowest=True), compute)
+    identity = number(0 if reductions[0] == "sum" else worst(x.dtype, lowest=True), compute)
     holder: list[list[Index]] = []
 
     def value(i: list[Index]) -> Expr:
@@ -128,7 +128,7 @@ def _folded(
         return where(compare("isnan", value(i)), IndexValue(tap), number(-1, "i64"))
 
     source = (*shape, *windows.taps)
-    rows = [(op, value) for op in folds] + ([("max", nan_tap)] if of_nan else [])
+    rows = [(op, value) for op in reductions] + ([("max", nan_tap)] if of_nan else [])
     axes = list(range(lead + count, lead + 2 * count))
     ends = [(dtype, ended(function)) for dtype, function in finish]
     order = (*x.memory_order(), *axes)
@@ -156,7 +156,7 @@ def _max_with_indices(ctx: Context, x: Tensor, windows: Windows) -> tuple[Tensor
         return where(compare("eq", accs[0], least), size_value(inside, "i64"), flat)
 
     finish = [(x.dtype, lambda accs, _: accs[0]), ("i64", place)]
-    return tuple(_folded(ctx, x, shape, windows, ["max", "argmax"], finish, floats))
+    return tuple(_reduced(ctx, x, shape, windows, ["max", "argmax"], finish, floats))
 
 
 def _stride(stride: Any, kernel: Any, count: int) -> tuple[int, ...]:
@@ -177,7 +177,7 @@ def max_pool3d(
     ctx: Context, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
 ) -> Tensor:
     windows = _sliding(x.shape[-3:], ints(kernel, 3), _stride(stride, kernel, 3), ints(padding, 3), ints(dilation, 3))
-    return _folded(ctx, x, ctx.result_shape(), windows, ["max"], [(x.dtype, lambda accs, _: accs[0])])[0]
+    return _reduced(ctx, x, ctx.result_shape(), windows, ["max"], [(x.dtype, lambda accs, _: accs[0])])[0]
 
 
 @row("aten.avg_pool3d.default")
@@ -207,7 +207,7 @@ def avg_pool3d(
         return quotient(accs[0], size_value(count, accs[0].dtype))
 
     windows = _sliding(size, taps, steps, pad, (1, 1, 1))
-    return _folded(ctx, x, ctx.result_shape(), windows, ["sum"], [(x.dtype, average)])[0]
+    return _reduced(ctx, x, ctx.result_shape(), windows, ["sum"], [(x.dtype, average)])[0]
 
 
 @row("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
@@ -224,4 +224,4 @@ def adaptive_avg_pool3d(ctx: Context, x: Tensor, output_size: Any) -> Tensor:
         count = product(windows.last(d, o[d]) - windows.first(d, o[d]) for d in range(3))
         return quotient(accs[0], size_value(count, accs[0].dtype))
 
-    return _folded(ctx, x, ctx.result_shape(), windows, ["sum"], [(x.dtype, average)])[0]
+    return _reduced(ctx, x, ctx.result_shape(), windows, ["sum"], [(x.dtype, average)])[0]

@@ -1,4 +1,4 @@
-"""Reductions over dimensions: folds in the compute type, finished by an expression."""
+"""Reductions over dimensions, in the compute type, finished by an expression."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def axes_of(ctx: Context, x: Tensor, dims: Any) -> list[int]:
     return [ctx.axis(d, x.rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])] if x.rank else []
 
 
-def fold(
+def reduction(
     ctx: Context,
     x: Tensor,
     dims: Any,
@@ -31,7 +31,7 @@ def fold(
     finish: Callable[[Expr, Index], Expr] = lambda acc, _: acc,
     dtype: str | None = None,
 ) -> Tensor:
-    """One fold over `dims`; finish(acc, number of elements)."""
+    """One reduction over `dims`; finish(acc, number of elements)."""
     axes = axes_of(ctx, x, dims)
     count = product(x.shape[d] for d in axes)
     (out,) = ctx.builder.reduce(
@@ -58,42 +58,44 @@ SMALL_NUMBERS = {"bool": 1, "i8": 1 << 7, "u8": 1 << 8, "i16": 1 << 15}
 def sum_op(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
     dtype = ctx.result_dtype()
     if dtype == "bool":
-        return fold(ctx, x, dim, keepdim, "any", widened(ctx))
+        return reduction(ctx, x, dim, keepdim, "any", widened(ctx))
     most = (2**31 - 1) // SMALL_NUMBERS[x.dtype] if x.dtype in SMALL_NUMBERS and dtype == "i64" else 0
     count = product(x.shape[d] for d in axes_of(ctx, x, dim))
     if (as_index(most) - count).nonnegative():  # twice as many lanes as of 64 bits
-        return fold(ctx, x, dim, keepdim, "sum", lambda e: cast(e, "i32"), lambda acc, _: cast(acc, dtype))
-    return fold(ctx, x, dim, keepdim, "sum", widened(ctx))
+        return reduction(ctx, x, dim, keepdim, "sum", lambda e: cast(e, "i32"), lambda acc, _: cast(acc, dtype))
+    return reduction(ctx, x, dim, keepdim, "sum", widened(ctx))
 
 
 @row("aten.mean.default", "aten.mean.dim")
 def mean(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
-    return fold(ctx, x, dim, keepdim, "sum", widened(ctx), lambda acc, n: call("div", acc, size_value(n, acc.dtype)))
+    return reduction(
+        ctx, x, dim, keepdim, "sum", widened(ctx), lambda acc, n: call("div", acc, size_value(n, acc.dtype))
+    )
 
 
 @row("aten.prod.default", "aten.prod.dim_int")
 def prod(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
-    return fold(ctx, x, dim, keepdim, "all" if ctx.result_dtype() == "bool" else "prod", widened(ctx))
+    return reduction(ctx, x, dim, keepdim, "all" if ctx.result_dtype() == "bool" else "prod", widened(ctx))
 
 
 @row("aten.amax.default", "aten.max.default")
 def amax(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return fold(ctx, x, dim, keepdim, "max", widened(ctx))
+    return reduction(ctx, x, dim, keepdim, "max", widened(ctx))
 
 
 @row("aten.amin.default", "aten.min.default")
 def amin(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return fold(ctx, x, dim, keepdim, "min", widened(ctx))
+    return reduction(ctx, x, dim, keepdim, "min", widened(ctx))
 
 
 @row("aten.any.default", "aten.any.dim", "aten.any.dims", "aten._is_any_true.default")
 def any_op(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return fold(ctx, x, dim, keepdim, "any", lambda e: cast(e, "bool"))
+    return reduction(ctx, x, dim, keepdim, "any", lambda e: cast(e, "bool"))
 
 
 @row("aten.all.default", "aten.all.dim", "aten.all.dims", "aten._is_all_true.default")
 def all_op(ctx: Context, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return fold(ctx, x, dim, keepdim, "all", lambda e: cast(e, "bool"))
+    return reduction(ctx, x, dim, keepdim, "all", lambda e: cast(e, "bool"))
 
 
 @row("aten.argmax.default")
@@ -110,7 +112,7 @@ def _arg(ctx: Context, x: Tensor, dim: Any, keepdim: bool, op: str) -> Tensor:
     rank, whole = x.rank, dim is None
     if whole:
         x, dim = ctx.builder.reshape(x, (product(x.shape),)), 0
-    place = fold(ctx, x, [dim], keepdim, op, lambda e: cast(e, DTYPES[x.dtype].compute), dtype="i64")
+    place = reduction(ctx, x, [dim], keepdim, op, lambda e: cast(e, DTYPES[x.dtype].compute), dtype="i64")
     return ctx.builder.reshape(place, (ONE,) * rank) if whole and keepdim else place
 
 

@@ -66,7 +66,7 @@ def scan_together(
     return outs
 
 
-def _folded(ctx: Context, x: Tensor, dim: int, op: str, start: int) -> Tensor:
+def _reduced(ctx: Context, x: Tensor, dim: int, op: str, start: int) -> Tensor:
     dtype = ctx.result_dtype()
     if x.rank == 0:  # itself, with its sign of zero
         return ctx.builder.map((), dtype, lambda _: cast(x.at([]), dtype))
@@ -77,12 +77,12 @@ def _folded(ctx: Context, x: Tensor, dim: int, op: str, start: int) -> Tensor:
 
 @row("aten.cumsum.default")
 def cumsum(ctx: Context, x: Tensor, dim: int, **_: Any) -> Tensor:
-    return _folded(ctx, x, dim, "add", 0)
+    return _reduced(ctx, x, dim, "add", 0)
 
 
 @row("aten.cumprod.default")
 def cumprod(ctx: Context, x: Tensor, dim: int, **_: Any) -> Tensor:
-    return _folded(ctx, x, dim, "mul", 1)
+    return _reduced(ctx, x, dim, "mul", 1)
 
 
 @row("mycc.complex_cumprod.default")

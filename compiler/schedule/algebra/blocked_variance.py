@@ -37,7 +37,7 @@ from ...ir.index import (
     product,
     row_major,
 )
-from ...ir.nodes import Fold, Map, Origin, Reduce, Store
+from ...ir.nodes import Map, Origin, Reduce, Reduction, Store
 from ..graph import NodeGraph
 from ..loops.pipeline_samples import statistics_for, walks_beside
 from ..loops.vector_axis import reduces_contiguous
@@ -71,7 +71,7 @@ def block_variances(graph: NodeGraph) -> None:
 
 
 def _many_samples(graph: NodeGraph, pair: Pair) -> bool:
-    """Whether these are means of samples, whose pieces are to be folded beside another sample (samples.py): of long
+    """Whether these are means of samples, whose pieces are to be reduced beside another sample (samples.py): of long
     rows, or of channels which are merged before they are asked for."""
     mean = pair.mean
     if reduces_contiguous(mean):
@@ -79,15 +79,15 @@ def _many_samples(graph: NodeGraph, pair: Pair) -> bool:
     merged = all(isinstance(r, Reduce) for b in mean.writes() for r in graph.readers(b))
     if not merged or (count_of(mean) or 0) < 2 * COLUMN_PIECE:
         return False
-    return all(walks_beside(load, mean.dims[0]) for load in mean.folds[0].value.loads)
+    return all(walks_beside(load, mean.dims[0]) for load in mean.reductions[0].value.loads)
 
 
 def many_rows(graph: NodeGraph, node: Reduce) -> bool:
-    """Whether a fold is of many rows that a second level cache has no room for, and a map asks for what they come to
-    that goes through the same rows."""
+    """Whether a reduction is of many rows that a second level cache has no room for, and a map asks for what they come
+    to that goes through the same rows."""
     if len(node.dims) != 1 or (count_of(node) or 0) <= CACHED or not reduces_contiguous(node):
         return False
-    readers = {n for load in node.folds[0].value.loads for n in graph.readers(load.buffer)}
+    readers = {n for load in node.reductions[0].value.loads for n in graph.readers(load.buffer)}
     return any(isinstance(n, Map) and node in statistics_for(graph, n)[1] for n in readers)
 
 
@@ -140,7 +140,7 @@ class Cut:
 
 def _in_front(node: Reduce) -> int:
     """How many of the kept loops take longer steps through memory than the outermost reduced one."""
-    index = next((ld.index for ld in node.folds[0].value.loads), ZERO)
+    index = next((ld.index for ld in node.reductions[0].value.loads), ZERO)
 
     def step(v: Var) -> int:
         stride = index.coefficient(v)
@@ -152,7 +152,7 @@ def _in_front(node: Reduce) -> int:
 def _split(pair: Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
     """The mean and the squares of the pieces, and the same of all of them."""
     mean, squares, cut = pair.mean, pair.squares, Cut.into(pair.mean, pieces)
-    acc, dtype = squares.folds[0].acc, mean.folds[0].acc.dtype
+    acc, dtype = squares.reductions[0].acc, mean.reductions[0].acc.dtype
     size, rest = Const(float(cut.size), dtype), Acc(f"{acc.name}_rest", dtype)
     names = (
         f"{mean.stores[0].buffer.name}_pieces",
@@ -160,12 +160,12 @@ def _split(pair: Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
     )
     means, spreads, rests = (Load(Buffer(name, dtype, cut.results, "temp"), cut.at) for name in names)
 
-    value, total = substitute(pair.value, cut.moved), mean.folds[0]
+    value, total = substitute(pair.value, cut.moved), mean.reductions[0]
     sums, average = (replace(total, value=value),), Call("div", (total.acc, size), dtype)
 
-    def of_pieces(folds: tuple[Fold, ...], results: dict[Load, Expr], origin: Origin) -> Reduce:
+    def of_pieces(reductions: tuple[Reduction, ...], results: dict[Load, Expr], origin: Origin) -> Reduce:
         stores = tuple(Store(ld.buffer, ld.index, value) for ld, value in results.items())
-        return Reduce(cut.dims, stores, origin, cut.loops, folds)
+        return Reduce(cut.dims, stores, origin, cut.loops, reductions)
 
     if reduces_contiguous(mean):
         first = of_pieces(sums, {means: average}, mean.origin)
@@ -175,17 +175,19 @@ def _split(pair: Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
         stored = {means: average, **_centred(acc, rest, _call("sub", average, centre), spreads, rests, size)}
         all_ = of_pieces((*sums, *_deviations(value, centre, acc, rest)), stored, mean.origin + squares.origin)
         parts = [_of_first(mean, value, centre, cut), all_]
-    of_all = replace(mean, rdims=(cut.piece,), folds=(Fold(total.acc, "sum", Call("mul", (means, size), dtype)),))
+    of_all = replace(
+        mean, rdims=(cut.piece,), reductions=(Reduction(total.acc, "sum", Call("mul", (means, size), dtype)),)
+    )
     again = Var(f"{cut.piece.name}s", cut.piece.extent)
     back: dict[Atom, Index] = {cut.piece: of(again)}
     back |= {u: of(v) for v, u in zip(squares.dims, mean.dims, strict=True)}
     merged = substitute(_merged(mean, means, spreads, rests, size), back)
-    return [*parts, of_all], [replace(squares, rdims=(again,), folds=(Fold(acc, "sum", merged),))]
+    return [*parts, of_all], [replace(squares, rdims=(again,), reductions=(Reduction(acc, "sum", merged),))]
 
 
-def _deviations(value: Expr, centre: Expr, squares: Acc, rest: Acc) -> tuple[Fold, Fold]:
+def _deviations(value: Expr, centre: Expr, squares: Acc, rest: Acc) -> tuple[Reduction, Reduction]:
     apart = _call("sub", value, centre)
-    return Fold(squares, "sum", _call("mul", apart, apart)), Fold(rest, "sum", apart)
+    return Reduction(squares, "sum", _call("mul", apart, apart)), Reduction(rest, "sum", apart)
 
 
 def _of_first(mean: Reduce, value: Expr, result: Load, cut: Cut) -> Reduce:
@@ -193,10 +195,10 @@ def _of_first(mean: Reduce, value: Expr, result: Load, cut: Cut) -> Reduce:
     longest = max(cut.loops, key=lambda v: v.extent.constant or 0)
     few = Var(f"{longest.name}_first", as_index(min(LEAST, longest.extent.constant or LEAST)))
     places: dict[Atom, Index] = {v: of(few) if v is longest else ZERO for v in cut.loops}
-    acc = Acc(f"{mean.folds[0].acc.name}_first", result.dtype)
+    acc = Acc(f"{mean.reductions[0].acc.name}_first", result.dtype)
     count = Const(float(few.extent.constant or 1), result.dtype)
     store = Store(result.buffer, result.index, _call("div", acc, count))
-    return Reduce(cut.dims, (store,), mean.origin, (few,), (Fold(acc, "sum", substitute(value, places)),))
+    return Reduce(cut.dims, (store,), mean.origin, (few,), (Reduction(acc, "sum", substitute(value, places)),))
 
 
 def _merged(mean: Reduce, means: Load, spreads: Load, rests: Load, size: Const) -> Expr:
@@ -207,7 +209,7 @@ def _merged(mean: Reduce, means: Load, spreads: Load, rests: Load, size: Const) 
 
 
 def _centred(acc: Acc, rest: Acc, apart: Expr, spreads: Load, rests: Load, size: Const) -> dict[Load, Expr]:
-    """Sums of squares and of deviations from another centre, `apart` from the one that they were folded from."""
+    """Sums of squares and of deviations from another centre, `apart` from the one that they were reduced from."""
     moved = _call("mul", apart, size)
     less = _call("mul", apart, _call("sub", _twice(rest), moved))
     return {spreads: _positive(_call("sub", acc, less)), rests: _call("sub", rest, moved)}

@@ -28,7 +28,7 @@ class Pair:
     @property
     def value(self) -> Expr:
         """What the mean is of."""
-        return self.mean.folds[0].value
+        return self.mean.reductions[0].value
 
     @property
     def element(self) -> Expr:
@@ -43,9 +43,9 @@ class Pair:
 
 def pair_of(graph: NodeGraph, squares: Reduce) -> Pair | None:
     """The squares with the mean that they read; None where they are something else."""
-    if len(squares.folds) != 1 or squares.folds[0].op != "sum":
+    if len(squares.reductions) != 1 or squares.reductions[0].op != "sum":
         return None
-    value = squares.folds[0].value
+    value = squares.reductions[0].value
     if not isinstance(value, Call) or value.op != "mul" or value.args[0] != value.args[1]:
         return None
     deviation = value.args[0]
@@ -59,13 +59,15 @@ def pair_of(graph: NodeGraph, squares: Reduce) -> Pair | None:
     if [v.extent for v in loops[0]] != [v.extent for v in loops[1]] or len(squares.dims) != len(mean.dims):
         return None
     names: dict[Atom, Index] = {v: of(u) for v, u in zip(*loops, strict=True)}
-    same = substitute(element, names) == mean.folds[0].value and load.index.substitute(names) == mean.stores[0].index
+    same = (
+        substitute(element, names) == mean.reductions[0].value and load.index.substitute(names) == mean.stores[0].index
+    )
     adjacent = not graph.crosses(mean.reads(), mean, squares)
     return Pair(mean, squares) if same and adjacent else None
 
 
 def _is_mean(node: Reduce) -> bool:
-    if len(node.folds) != 1 or len(node.stores) != 1 or node.folds[0].op != "sum":
+    if len(node.reductions) != 1 or len(node.stores) != 1 or node.reductions[0].op != "sum":
         return False
     value = node.stores[0].value
     if not isinstance(value, Call) or value.op != "div" or not isinstance(value.args[0], Acc):
@@ -80,5 +82,5 @@ def count_of(node: Reduce) -> int | None:
 
 def read_again(graph: NodeGraph, first: Reduce, second: Reduce) -> bool:
     """Whether other nodes read what two reductions are of, and may have it from the cache."""
-    buffers = {ld.buffer for ld in first.folds[0].value.loads}
+    buffers = {ld.buffer for ld in first.reductions[0].value.loads}
     return any(buffers & set(n.reads()) for n in graph.nodes if n is not first and n is not second)

@@ -23,7 +23,7 @@ from ...ir.expr import (
     substitute,
 )
 from ...ir.index import Atom, Index, Var, of
-from ...ir.nodes import Fold, Reduce, Store
+from ...ir.nodes import Reduce, Reduction, Store
 from ..graph import NodeGraph
 from ..loops.vector_axis import reduces_contiguous
 from .blocked_variance import Cut, many_rows, pieces_of
@@ -62,7 +62,7 @@ def make_softmax_online(graph: NodeGraph) -> None:
 
 def _pair(graph: NodeGraph, sums: Reduce) -> _Pair | None:
     """The sum with the largest value that it reads; None where it is something else."""
-    value = sums.folds[0].value if len(sums.folds) == 1 and sums.folds[0].op == "sum" else None
+    value = sums.reductions[0].value if len(sums.reductions) == 1 and sums.reductions[0].op == "sum" else None
     if not isinstance(value, Call) or value.op not in ("exp", "exp_weight"):
         return None
     apart = value.args[0]
@@ -71,7 +71,7 @@ def _pair(graph: NodeGraph, sums: Reduce) -> _Pair | None:
     element, beside = apart.args
     loads = set(beside.loads)
     largest = graph.producer(next(iter(loads)).buffer) if len(loads) == 1 else None
-    if not isinstance(largest, Reduce) or len(largest.folds) != 1 or largest.folds[0].op not in LARGEST:
+    if not isinstance(largest, Reduce) or len(largest.reductions) != 1 or largest.reductions[0].op not in LARGEST:
         return None
     if len(largest.stores) != 1 or not isinstance(largest.stores[0].value, Acc) or len(largest.dims) != len(sums.dims):
         return None
@@ -80,7 +80,7 @@ def _pair(graph: NodeGraph, sums: Reduce) -> _Pair | None:
         return None
     names: dict[Atom, Index] = {v: of(u) for v, u in zip(*loops, strict=True)}
     load = next(iter(loads))
-    same = substitute(element, names) == largest.folds[0].value
+    same = substitute(element, names) == largest.reductions[0].value
     same = same and load.index.substitute(names) == largest.stores[0].index
     adjacent = not graph.crosses(largest.reads(), largest, sums)
     return _Pair(largest, sums, value.op, beside) if same and adjacent else None
@@ -89,7 +89,7 @@ def _pair(graph: NodeGraph, sums: Reduce) -> _Pair | None:
 def _split(pair: _Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
     """The largest value and the sum of the pieces, and the same of all of them."""
     largest, sums, cut = pair.largest, pair.sums, Cut.into(pair.largest, pieces)
-    high, total = largest.folds[0], sums.folds[0]
+    high, total = largest.reductions[0], sums.reductions[0]
     dtype = high.acc.dtype
     highs, centres = (
         Load(Buffer(f"{largest.stores[0].buffer.name}_{n}", dtype, cut.results, "temp"), cut.at)
@@ -103,12 +103,12 @@ def _split(pair: _Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
     exps = Call(pair.exp, (Call("sub", (value, centres), dtype),), dtype)
     stored = (Store(parts.buffer, parts.index, total.acc),)
     sums_of_pieces = Reduce(cut.dims, stored, sums.origin, cut.loops, (replace(total, value=exps),))
-    of_all = replace(largest, rdims=(cut.piece,), folds=(Fold(high.acc, high.op, highs),))
+    of_all = replace(largest, rdims=(cut.piece,), reductions=(Reduction(high.acc, high.op, highs),))
 
     again = Var(f"{cut.piece.name}s", cut.piece.extent)
     back: dict[Atom, Index] = {cut.piece: of(again)}
     back |= {u: of(v) for v, u in zip(sums.dims, largest.dims, strict=True)}
     part, top = (substitute(ld, back) for ld in (parts, highs))
     weight = Call(pair.exp, (Call("sub", (top, pair.beside), dtype),), dtype)
-    merged = Fold(total.acc, "sum", Call("mul", (part, weight), dtype))
-    return [of_pieces, sums_of_pieces, of_all], [replace(sums, rdims=(again,), folds=(merged,))]
+    merged = Reduction(total.acc, "sum", Call("mul", (part, weight), dtype))
+    return [of_pieces, sums_of_pieces, of_all], [replace(sums, rdims=(again,), reductions=(merged,))]

@@ -1,4 +1,4 @@
-"""Long reductions to few elements: folded in pieces that run in parallel, and then over the pieces.
+"""Long reductions to few elements: reduced in pieces that run in parallel, and then over the pieces.
 
     s = sum over i:I, j of x[i, j]      ->      p[k]  = sum over i:I/K, j of x[k*I/K + i, j]      k:K
                                                 s     = sum over k of p[k]
@@ -21,21 +21,21 @@ from ...ir.index import (
 from ...ir.nodes import Map, Reduce
 from ...ir.rewrite import rfactor
 from ..graph import NodeGraph
-from ..loops.vector_axis import folds_whole, vector_loop
+from ..loops.vector_axis import reduces_whole, vector_loop
 
 #: a reduction of at least so many elements is worth a second kernel
 LEAST_ELEMENTS = 1 << 18
 #: tasks that are enough, and pieces that are too many
 ENOUGH_TASKS, MOST_PIECES = 16, 64
 LEAST_ROWS = 64  # elements of a piece that make one: what is written and read again is little beside them
-#: columns of a task that folds rows of memory (codegen/cpu/reduction_views.py)
+#: columns of a task that reduces rows of memory (codegen/cpu/reduction_views.py)
 COLUMNS = 1024
 
 
 def split_reductions(graph: NodeGraph) -> None:
     """Splits each long reduction with few results into parts that run in parallel, and a reduction of their results."""
     for node in list(graph.nodes):
-        if isinstance(node, Reduce) and not folds_whole(node):
+        if isinstance(node, Reduce) and not reduces_whole(node):
             pieces = _pieces(node)
             if pieces > 1:
                 graph.replace_by(node, _split(graph, node, pieces))

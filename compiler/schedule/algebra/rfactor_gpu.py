@@ -14,18 +14,18 @@ from ...ir.index import (
     product,
     row_major,
 )
-from ...ir.nodes import Fold, Reduce, Store
+from ...ir.nodes import Reduce, Reduction, Store
 from ...ir.rewrite.loops import digits
 from ..graph import NodeGraph
 
 #: rows of a reduction that are enough programs for a GPU
 ENOUGH_ROWS = 64
-#: elements of a row that one program folds faster than two kernels
+#: elements of a row that one program reduces faster than two kernels
 LONG_ROW = 32768
 #: the same of rows that lie side by side in memory, which programs take many of
 ENOUGH_COLUMNS, LONG_COLUMN = 8192, 2048
 PARTS = 256
-#: folds whose parts are folded again
+#: reductions whose parts are reduced again
 AGAIN = {"sum": "sum", "prod": "prod", "max": "max", "top": "top", "min": "min", "any": "any", "all": "all"}
 
 
@@ -37,16 +37,22 @@ def rfactor_rows(graph: NodeGraph) -> None:
 
 
 def _split_long_rows(graph: NodeGraph, node: Reduce) -> None:
-    """acc[m] = fold over r:R      ->      part[m, c] = fold over l:R/C; acc[m] = fold over c:C of part[m, c]
+    """acc[m] = reduce over r:R      ->      part[m, c] = reduce over l:R/C; acc[m] = reduce over c:C of part[m, c]
 
     For few rows that are long; C divides R, so that the parts are equal. Where neighbouring rows are neighbours in
     memory the parts lie [c, m].
     """
     rows, length = product(v.extent for v in node.dims).constant, product(v.extent for v in node.rdims).constant
-    if not node.rdims or rows is None or length is None or len(node.folds) != 1 or node.folds[0].op not in AGAIN:
+    if (
+        not node.rdims
+        or rows is None
+        or length is None
+        or len(node.reductions) != 1
+        or node.reductions[0].op not in AGAIN
+    ):
         return
-    (fold,) = node.folds
-    across = bool(node.dims) and not _along(node, fold)
+    (reduction,) = node.reductions
+    across = bool(node.dims) and not _along(node, reduction)
     enough, long = (ENOUGH_COLUMNS, LONG_COLUMN) if across else (ENOUGH_ROWS, LONG_ROW)
     if rows >= enough or length < long:
         return
@@ -60,19 +66,21 @@ def _split_long_rows(graph: NodeGraph, node: Reduce) -> None:
     )
     values = digits(node.rdims, of(part) * (length // parts) + of(within))
     flat = row_major(node.dims)
-    buffer = Buffer(f"{node.stores[0].buffer.name}_parts", fold.value.dtype, as_index(rows * parts), "temp")
+    buffer = Buffer(f"{node.stores[0].buffer.name}_parts", reduction.value.dtype, as_index(rows * parts), "temp")
     place = of(part) * rows + flat if across else flat * parts + of(part)
     dims = (part, *node.dims) if across else (*node.dims, part)
-    first_acc = Acc(f"{fold.acc.name}p", fold.acc.dtype)
+    first_acc = Acc(f"{reduction.acc.name}p", reduction.acc.dtype)
     first = Reduce(
         dims, (Store(buffer, place, first_acc),), node.origin, (within,),
-        (Fold(first_acc, fold.op, substitute(fold.value, values)),),
+        (Reduction(first_acc, reduction.op, substitute(reduction.value, values)),),
     )  # fmt: skip
-    second = replace(node, rdims=(part,), folds=(Fold(fold.acc, AGAIN[fold.op], Load(buffer, place)),))
+    second = replace(
+        node, rdims=(part,), reductions=(Reduction(reduction.acc, AGAIN[reduction.op], Load(buffer, place)),)
+    )
     graph.expand(node, (first, second))
 
 
-def _along(node: Reduce, fold: Fold) -> bool:
-    """Whether neighbours in memory are folded together, rather than being rows of their own."""
+def _along(node: Reduce, reduction: Reduction) -> bool:
+    """Whether neighbours in memory are reduced together, rather than being rows of their own."""
     last = node.rdims[-1]
-    return any(load.index.coefficient(last) == ONE for load in fold.value.loads)
+    return any(load.index.coefficient(last) == ONE for load in reduction.value.loads)

@@ -1,4 +1,5 @@
-"""Variances of columns are folded in one reading where the second one would come from the second level cache or memory.
+"""Variances of columns are reduced in one reading where the second one would come from the second level cache or
+memory.
 
 mean[k] = sum over i of x[i, k] / I
 s[k] = sum over i of (x[i, k] - mean[k])^2        ->        s[k] = spread over i of x[i, k]
@@ -13,7 +14,7 @@ from dataclasses import replace
 
 from ...ir.index import ONE, product
 from ...ir.lanes import ALIGNMENT, lane_stride
-from ...ir.nodes import Fold, Reduce
+from ...ir.nodes import Reduce, Reduction
 from ..graph import NodeGraph
 from ..loops.vector_axis import LEAST_ROWS, vector_loop
 from .mean_variance import Pair, pair_of, read_again
@@ -41,8 +42,8 @@ def combine_by_welford(graph: NodeGraph) -> None:
 def _spread(pair: Pair) -> Reduce | None:
     """Squares as a spread; None where they are as soon read twice."""
     squares = pair.squares
-    fold, columns = squares.folds[0], vector_loop(squares)
-    if fold.acc.dtype != "f32" or len(squares.rdims) != 1 or not squares.dims or columns is not squares.dims[-1]:
+    reduction, columns = squares.reductions[0], vector_loop(squares)
+    if reduction.acc.dtype != "f32" or len(squares.rdims) != 1 or not squares.dims or columns is not squares.dims[-1]:
         return None
     rows, width = squares.rdims[0].extent.constant or 0, columns.extent.constant or 0
     tasks = product(v.extent for v in squares.dims[:-1]).constant or 0
@@ -52,4 +53,8 @@ def _spread(pair: Pair) -> Reduce | None:
         return None
     element = pair.element
     steps = [(load.index.coefficient(squares.rdims[0]), lane_stride(load.index, columns)) for load in element.loads]
-    return replace(squares, folds=(Fold(fold.acc, "spread", element),)) if (columns.extent, ONE) in steps else None
+    return (
+        replace(squares, reductions=(Reduction(reduction.acc, "spread", element),))
+        if (columns.extent, ONE) in steps
+        else None
+    )

@@ -25,9 +25,9 @@ def remove_dead(graph: NodeGraph) -> None:
 
 
 def _without(node: Map | Reduce, dead: set[Buffer]) -> Map | Reduce:
-    """The node without some of its results, and without the folds that were theirs alone."""
+    """The node without some of its results, and without the reductions that were theirs alone."""
     changed = replace(node, stores=tuple(s for s in node.stores if s.buffer not in dead))
     if isinstance(changed, Reduce):
         asked = {e for s in changed.stores for e in s.value.walk() if isinstance(e, Acc)}
-        changed = replace(changed, folds=tuple(f for f in changed.folds if f.acc in asked))
+        changed = replace(changed, reductions=tuple(f for f in changed.reductions if f.acc in asked))
     return changed

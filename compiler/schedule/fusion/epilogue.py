@@ -86,7 +86,7 @@ def _lie_apart(node: Gemm | Conv | Reduce) -> bool:
 
 def _interleaves(node: Gemm | Conv | Reduce, fused: Gemm | Conv | Reduce) -> bool:
     """Whether a reduction with the lanes along a kept loop would store element by element, which a map interleaves or
-    turns by tiles. Results that lie far apart are folded in their own order, but for windows along the lanes."""
+    turns by tiles. Results that lie far apart are reduced in their own order, but for windows along the lanes."""
     if not isinstance(node, Reduce) or not isinstance(fused, Reduce) or not node.dims:
         return False
     lanes = node.dims[-1]
@@ -99,8 +99,8 @@ def _interleaves(node: Gemm | Conv | Reduce, fused: Gemm | Conv | Reduce) -> boo
 
 
 def _windows_along(node: Reduce, lanes: Var) -> bool:
-    """Whether neighbours along a loop fold some of the same elements, or what lies between each other's."""
-    for load in (load for fold in node.folds for load in fold.value.loads):
+    """Whether neighbours along a loop reduce some of the same elements, or what lies between each other's."""
+    for load in (load for reduction in node.reductions for load in reduction.value.loads):
         for atom in load.index.atoms():
             moving = atom.a.vars() | atom.b.vars() if isinstance(atom, Binary) else set()
             if lanes in moving and moving & set(node.rdims):

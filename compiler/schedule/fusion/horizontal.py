@@ -4,7 +4,7 @@ a = sum over j of x[i, j] x[i, j]                   a, b, c = sums over j of x[i
 b = sum over j of y[i, j] y[i, j]           ->                               x[i, j] y[i, j]
 z[i] = g(a, b, sum over j of x[i, j] y[i, j])       z[i] = g(a, b, c)
 
-Not where one of them asks for what another one comes to while it folds. They are stages of a nest, or alone.
+Not where one of them asks for what another one comes to while it reduces. They are stages of a nest, or alone.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dataclasses import replace
 
 from ...ir.expr import Acc, Expr, Load, rewrite
 from ...ir.index import Atom, Index, of
-from ...ir.nodes import Fold, Map, Nest, Reduce, Store
+from ...ir.nodes import Map, Nest, Reduce, Reduction, Store
 from ...ir.rewrite import substituted
 from ..graph import NodeGraph
-from ..loops.vector_axis import LEAST_ROWS, folds_whole, reduces_contiguous, vector_loop
+from ..loops.vector_axis import LEAST_ROWS, reduces_contiguous, reduces_whole, vector_loop
 
 Stage = Map | Reduce
 
 
 def fuse_horizontally(graph: NodeGraph) -> None:
-    """Joins the folds of each nest that stand one behind the other, and reductions that are alone."""
+    """Joins the reductions of each nest that stand one behind the other, and reductions that are alone."""
     for nest in list(graph.nodes):
         if isinstance(nest, Nest) and nest.walk is None and not nest.pipeline_stages:
             stages = _with_joined(nest.stages)
@@ -59,9 +59,9 @@ def _runs_at(graph: NodeGraph, node: Reduce, first: Reduce) -> bool:
 
 
 def _is_plain(node: Reduce) -> bool:
-    """Whether the folds may stand beside others: of rows or columns, and no windows."""
+    """Whether the reductions may stand beside others: of rows or columns, and no windows."""
     long = len(node.rdims) == 1 and (node.rdims[0].extent.constant or LEAST_ROWS) >= LEAST_ROWS
-    return long and vector_loop(node) is not None and not folds_whole(node)
+    return long and vector_loop(node) is not None and not reduces_whole(node)
 
 
 def _sizes(node: Reduce) -> object:
@@ -79,7 +79,7 @@ def _with_joined(stages: Sequence[Stage]) -> tuple[Stage, ...]:
 
 
 def _run(stages: Sequence[Stage]) -> list[Reduce]:
-    """The first stages, as far as they fold the same rows on their own, in the loops of the first."""
+    """The first stages, as far as they reduce the same rows on their own, in the loops of the first."""
     run: list[Reduce] = []
     for stage in stages:
         if not isinstance(stage, Reduce) or not _is_plain(stage) or not reduces_contiguous(stage):
@@ -95,7 +95,7 @@ def _knows(run: Sequence[Reduce], node: Reduce) -> bool:
     """Whether a node asks for results of the others at its end alone, and for those of its own place."""
     made = {s.buffer: s.index for r in run for s in r.stores}
     ends = all(made.get(load.buffer, load.index) == load.index for s in node.stores for load in s.value.loads)
-    return ends and not any(load.buffer in made for f in node.folds for load in f.value.loads)
+    return ends and not any(load.buffer in made for f in node.reductions for load in f.value.loads)
 
 
 def _in_loops_of(first: Reduce, node: Reduce) -> Reduce | None:
@@ -110,7 +110,7 @@ def _in_loops_of(first: Reduce, node: Reduce) -> Reduce | None:
 
 def _connected(run: Sequence[Reduce]) -> bool:
     """Whether there are several, and every one reads something that another one reads, too."""
-    reads = [{load for f in r.folds for load in f.value.loads} for r in run]
+    reads = [{load for f in r.reductions for load in f.value.loads} for r in run]
     met, left = reads[:1], reads[1:]
     while near := [r for r in left if any(r & m for m in met)]:
         met, left = [*met, *near], [r for r in left if r not in near]
@@ -118,22 +118,24 @@ def _connected(run: Sequence[Reduce]) -> bool:
 
 
 def _joined(run: Sequence[Reduce]) -> Reduce:
-    """One reduction with all folds, whose ends know the results of those before them."""
-    folds: list[Fold] = []
+    """One reduction with the accumulators of all, whose ends know the results of those before them."""
+    reductions: list[Reduction] = []
     stores: list[Store] = []
     for node in run:
-        taken = {f.acc.name for f in folds}
+        taken = {f.acc.name for f in reductions}
         own: dict[Expr, Acc] = {
-            f.acc: replace(f.acc, name=f"{f.acc.name}_{len(folds)}") for f in node.folds if f.acc.name in taken
+            f.acc: replace(f.acc, name=f"{f.acc.name}_{len(reductions)}")
+            for f in node.reductions
+            if f.acc.name in taken
         }
         known: dict[Expr, Expr] = {**own, **{Load(s.buffer, s.index): s.value for s in stores}}
-        folds += [replace(f, acc=own.get(f.acc, f.acc)) for f in node.folds]
+        reductions += [replace(f, acc=own.get(f.acc, f.acc)) for f in node.reductions]
         stores += [replace(s, value=rewrite(s.value, known.get)) for s in node.stores]
     (first, *others) = run
     origin = first.origin
     for node in others:
         origin = origin + node.origin
-    return replace(first, stores=tuple(stores), folds=tuple(folds), origin=origin)
+    return replace(first, stores=tuple(stores), reductions=tuple(reductions), origin=origin)
 
 
 def _without_unread(nest: Nest) -> Nest | Reduce:

@@ -53,14 +53,14 @@ def _form(node: Reduce) -> object:
     """What a reduction computes, whatever its loops, accumulators and result are called."""
     loops = (*node.dims, *node.rdims)
     names: dict[Atom, Index] = {v: of(Var(f"i{n}", v.extent)) for n, v in enumerate(loops)}
-    accs: dict[Expr, Expr] = {f.acc: Acc(f"acc{n}", f.acc.dtype) for n, f in enumerate(node.folds)}
+    accs: dict[Expr, Expr] = {f.acc: Acc(f"acc{n}", f.acc.dtype) for n, f in enumerate(node.reductions)}
     (store,) = node.stores
-    folds = tuple((f.op, f.acc.dtype, substitute(f.value, names)) for f in node.folds)
+    reductions = tuple((f.op, f.acc.dtype, substitute(f.value, names)) for f in node.reductions)
     value = rewrite(store.value, accs.get, names)
     return (
         len(node.dims),
         tuple(v.extent for v in loops),
-        folds,
+        reductions,
         value,
         store.index.substitute(names),
         store.buffer.size,

@@ -50,10 +50,10 @@ def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_B
     local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row. turns: results may lie across
     the rows.
     """
-    _fuse(graph, remarks, local_bytes, reduces_contiguous if turns else _folds_rows, turns)
+    _fuse(graph, remarks, local_bytes, reduces_contiguous if turns else _reduces_rows, turns)
 
 
-def _folds_rows(node: Reduce) -> bool:
+def _reduces_rows(node: Reduce) -> bool:
     """The lanes run along the reduced dimension, and not over windows: those of neighbours overlap, and are no rows."""
     return reduces_contiguous(node) and not any(
         isinstance(atom, Binary) and atom.op in ("min", "max") and _meet(atom, node)
@@ -71,7 +71,7 @@ def _meet(place: Binary, node: Reduce) -> bool:
 
 def fuse_columns(graph: NodeGraph, remarks: Remarks) -> None:
     """Groups every reduction across the lanes with the nodes that share its columns."""
-    _fuse(graph, remarks, MAX_LOCAL_BYTES, _folds_across, turns=False)
+    _fuse(graph, remarks, MAX_LOCAL_BYTES, _reduces_across, turns=False)
 
 
 def _fuse(graph: NodeGraph, remarks: Remarks, local_bytes: int, seeds: Callable[[Reduce], bool], turns: bool) -> None:
@@ -80,7 +80,7 @@ def _fuse(graph: NodeGraph, remarks: Remarks, local_bytes: int, seeds: Callable[
             _grow(graph, node, node.dims, remarks, local_bytes, turns)
 
 
-def _folds_across(node: Reduce) -> bool:
+def _reduces_across(node: Reduce) -> bool:
     """The lanes run along the last kept dimension."""
     return bool(node.dims) and bool(node.rdims) and vector_loop(node) is node.dims[-1]
 
@@ -177,7 +177,7 @@ def _reduces_alike(node: Reduce, members: dict[AnyNode, Map | Reduce]) -> bool:
     """Rows beside rows, columns beside columns."""
     seed = next(iter(members.values()))
     assert isinstance(seed, Reduce)
-    return reduces_contiguous(node) if reduces_contiguous(seed) else _folds_across(node)
+    return reduces_contiguous(node) if reduces_contiguous(seed) else _reduces_across(node)
 
 
 def _row_names(maker: Map | Reduce, store: Store, load: Load, rows: tuple[Var, ...]) -> dict[Var, Var] | None:
@@ -201,7 +201,7 @@ def as_prologue(
     """A map whose rows are only read by the same rows of the nest, or a reduction of rows of the same length."""
     if len(maker.stores) != 1:
         return None, "stores several results"
-    if isinstance(maker, Reduce) and not _folds_as_many(maker, members):
+    if isinstance(maker, Reduce) and not _reduces_as_many(maker, members):
         return None, "reduces rows of another length"
     store = maker.stores[0]
     readers = graph.readers(store.buffer)
@@ -229,7 +229,7 @@ def as_prologue(
     return _rename(maker, names, rows), ""
 
 
-def _folds_as_many(node: Reduce, members: dict[AnyNode, Map | Reduce]) -> bool:
+def _reduces_as_many(node: Reduce, members: dict[AnyNode, Map | Reduce]) -> bool:
     """Whether as many elements become one as in the nest's first reduction, with the lanes in the same direction."""
     seed = next(iter(members.values()))
     assert isinstance(seed, Reduce)

@@ -51,16 +51,16 @@ def _kept(stages: Stages, node: Reduce, rows: tuple[Var, ...]) -> tuple[Stages, 
     loops = (*node.rdims, *node.dims[len(rows) :])
     size = product(v.extent for v in loops)
     most = MAX_BLOCK if len(node.dims) > len(rows) else MAX_TERMS
-    if len(node.folds) != 1 or work(node.folds[0].value) < CHEAP_TERM or not 0 < (size.constant or 0) <= most:
+    if len(node.reductions) != 1 or work(node.reductions[0].value) < CHEAP_TERM or not 0 < (size.constant or 0) <= most:
         return None
-    (fold,) = node.folds
-    terms = Buffer(f"{node.stores[0].buffer.name}_terms", fold.value.dtype, size, "local")
+    (reduction,) = node.reductions
+    terms = Buffer(f"{node.stores[0].buffer.name}_terms", reduction.value.dtype, size, "local")
     at = stages.index(node)
-    later = tuple(_reading(s, fold.value, loops, terms, len(rows)) for s in stages[at + 1 :])
+    later = tuple(_reading(s, reduction.value, loops, terms, len(rows)) for s in stages[at + 1 :])
     if later == stages[at + 1 :]:
         return None
-    first = Map((*rows, *loops), (Store(terms, row_major(loops), fold.value),), node.origin)
-    again = replace(node, folds=(replace(fold, value=Load(terms, row_major(loops))),))
+    first = Map((*rows, *loops), (Store(terms, row_major(loops), reduction.value),), node.origin)
+    again = replace(node, reductions=(replace(reduction, value=Load(terms, row_major(loops))),))
     return (*stages[:at], first, again, *later), terms
 
 

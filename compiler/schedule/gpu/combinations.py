@@ -21,9 +21,9 @@ class Combination:
     scan: str = ""
 
 
-_SUMS = {"add": ("fold_add", "tl.cumsum"), "mul": ("fold_prod", "tl.cumprod")}
-_EXTREMA = {"maximum": "fold_max", "minimum": "fold_min"}
-_LAST = {"ge": "fold_last_max", "le": "fold_last_min"}
+_SUMS = {"add": ("combine_add", "tl.cumsum"), "mul": ("combine_prod", "tl.cumprod")}
+_EXTREMA = {"maximum": "combine_max", "minimum": "combine_min"}
+_LAST = {"ge": "combine_last_max", "le": "combine_last_min"}
 
 
 def combination(carries: tuple[Carry, ...]) -> Combination | None:
@@ -57,7 +57,7 @@ def _of_one(acc: Acc, following: Call) -> Combination | None:
         integer = "_integer" if DTYPES[value.dtype].kind != "f" else ""
         return Combination((value,), _EXTREMA[following.op] + integer)
     value = _added_in_logs(acc, following)
-    return Combination((value,), "fold_log_add") if value is not None and not _reads(value, {acc}) else None
+    return Combination((value,), "combine_log_add") if value is not None and not _reads(value, {acc}) else None
 
 
 def _last(chosen: Expr, value: Expr, acc: Acc) -> str | None:

@@ -103,7 +103,9 @@ def _widened_apart(form: RowForm, held: tuple[Load, ...]) -> bool:
 def in_pairs(stage: RowStage, held: tuple[Load, ...]) -> bool:
     """Whether all that a stage wants of a row of bfloat16 is its largest element: no element is widened for that."""
     node = stage.node
-    return isinstance(node, Reduce) and all(f.op in ("max", "top") and element(f.value) in held for f in node.folds)
+    return isinstance(node, Reduce) and all(
+        f.op in ("max", "top") and element(f.value) in held for f in node.reductions
+    )
 
 
 def element(value: Expr) -> Expr:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from ...ir.bounds import largest
 from ...ir.expr import Load
 from ...ir.index import ONE, Index, Var, of
-from ...ir.nodes import Fold, Nest, Reduce
+from ...ir.nodes import Nest, Reduce, Reduction
 from ...ir.plans.gpu import PiecesPlan, RowsPlan
 from ...machine.gpu import Device
 from ..cost.estimates import number
@@ -34,9 +34,9 @@ class Share:
 
 
 FEW = Share(TILE, 8)
-#: of MANY elements: rows that are only folded, so that their loads hide the time of the reductions; short ones with a
+#: of MANY elements: rows that are only reduced, so that their loads hide the time of the reductions; short ones with a
 #: place to find in each; and rows that are written too. Measured on an H200 (docs/gpu-tiles.md)
-FOLDED, PLACED, WRITTEN = Share(4096, 32), Share(4096, 16), Share(2048, 16)
+REDUCED, PLACED, WRITTEN = Share(4096, 32), Share(4096, 16), Share(2048, 16)
 #: steps that a lane takes by itself, programs of 256 lanes that are enough for that, and lanes of a program
 FEW_STEPS = 64
 ENOUGH_LANES = 256
@@ -88,31 +88,31 @@ def rows_blocks(node: Reduce | Nest, plan: RowsPlan) -> tuple[int, ...]:
 
 
 def rows_places(node: Reduce | Nest, plan: RowsPlan) -> tuple[str, ...]:
-    """How each fold of rows that are held finds the place of its extremum."""
+    """How each reduction of rows that are held finds the place of its extremum."""
     if plan.form != "held":
         return ()
     form = form_of(node)
-    folds = [
-        (fold, stage.column, block)
+    reductions = [
+        (reduction, stage.column, block)
         for stage, block in zip(form.stages, plan.blocks, strict=True)
         if isinstance(stage.node, Reduce)
-        for fold in stage.node.folds
+        for reduction in stage.node.reductions
     ]
-    if not any(fold.op in POSITIONS for fold, _, _ in folds):
+    if not any(reduction.op in POSITIONS for reduction, _, _ in reductions):
         return ()
-    return tuple(_place(fold, column, block, _extent(form), plan.unit) for fold, column, block in folds)
+    return tuple(_place(reduction, column, block, _extent(form), plan.unit) for reduction, column, block in reductions)
 
 
-def _place(fold: Fold, column: Var | None, block: int, rows: Index, unit: int) -> str:
-    if fold.op not in POSITIONS or column is None or not _many(rows, block):
+def _place(reduction: Reduction, column: Var | None, block: int, rows: Index, unit: int) -> str:
+    if reduction.op not in POSITIONS or column is None or not _many(rows, block):
         return "tile"
-    if column.extent.constant == block and _in_keys(fold, block):
+    if column.extent.constant == block and _in_keys(reduction, block):
         return "keys"
-    return "units" if _in_units(fold, column, unit) else "tile"
+    return "units" if _in_units(reduction, column, unit) else "tile"
 
 
 def rows_in_flight(node: Reduce | Nest, plan: RowsPlan) -> tuple[int, ...]:
-    """Blocks that are under way, for each stage that folds many neighbouring rows; none where no stage has any."""
+    """Blocks that are under way, for each stage that reduces many neighbouring rows; none where no stage has any."""
     if plan.form not in ("walked", "lanes") or plan.rows < NEIGHBOURS_OF_MANY:
         return ()
     stages = zip(form_of(node).stages, plan.blocks, strict=True)
@@ -183,20 +183,21 @@ def _across(node: Reduce | Nest, form: RowForm) -> bool:
 
 
 def _in_lanes(node: Reduce | Nest, form: RowForm, device: Device) -> bool:
-    """What is folded fits no vector, but neighbouring rows do: each lane takes the steps of its own row."""
+    """What is reduced fits no vector, but neighbouring rows do: each lane takes the steps of its own row."""
     many = number(_extent(form)) >= ENOUGH_LANES * device.sms
     return many and _longest(form) <= FEW_STEPS and _across(node, form)
 
 
-def _in_keys(fold: Fold, block: int) -> bool:
-    """Whether values and places of a fold fit into one integer: those of a row of bfloat16 as it lies in memory."""
-    value = element(fold.value)
+def _in_keys(reduction: Reduction, block: int) -> bool:
+    """Whether values and places of a reduction fit into one integer: those of a row of bfloat16 as it lies in
+    memory."""
+    value = element(reduction.value)
     return isinstance(value, Load) and value.dtype == "bf16" and block <= KEYED_INDICES
 
 
-def _in_units(fold: Fold, column: Var, unit: int) -> bool:
-    """Whether a fold finds a place among 16-bit elements as they lie in memory, whose units are aligned."""
-    value = element(fold.value)
+def _in_units(reduction: Reduction, column: Var, unit: int) -> bool:
+    """Whether a reduction finds a place among 16-bit elements as they lie in memory, whose units are aligned."""
+    value = element(reduction.value)
     if not isinstance(value, Load) or value.dtype not in ("f16", "bf16") or (column.extent.constant or 0) <= SHORT:
         return False
     start = value.index - of(column)
@@ -204,11 +205,11 @@ def _in_units(fold: Fold, column: Var, unit: int) -> bool:
 
 
 def _along_rows(stage: RowStage) -> bool:
-    """Whether neighbours in the reduced dimension are neighbours in memory in most of what is folded."""
+    """Whether neighbours in the reduced dimension are neighbours in memory in most of what is reduced."""
     node, column = stage.node, stage.column
     if not isinstance(node, Reduce) or column is None:
         return True
-    loads = [load.index for f in node.folds for load in f.value.loads]
+    loads = [load.index for f in node.reductions for load in f.value.loads]
     side_by_side = sum(index.coefficient(column) == ONE for index in loads)
     across = sum(any(index.coefficient(v) == ONE for v in node.dims) for index in loads)
     return side_by_side >= max(across, 1)
@@ -220,9 +221,11 @@ def _share(form: RowForm, rows: Index, longest: int) -> Share:
         return FEW
     if any(stage.column is not None and not isinstance(stage.node, Reduce) for stage in form.stages):
         return WRITTEN
-    folds = [fold for stage in form.stages if isinstance(stage.node, Reduce) for fold in stage.node.folds]
-    one_by_one = any(fold.op in POSITIONS and not _in_keys(fold, longest) for fold in folds)
-    return PLACED if longest < SHORT and one_by_one else FOLDED
+    reductions = [
+        reduction for stage in form.stages if isinstance(stage.node, Reduce) for reduction in stage.node.reductions
+    ]
+    one_by_one = any(reduction.op in POSITIONS and not _in_keys(reduction, longest) for reduction in reductions)
+    return PLACED if longest < SHORT and one_by_one else REDUCED
 
 
 def _beside(rows: Index, longest: int, part: Share, device: Device) -> int:

@@ -1,7 +1,7 @@
 """Reduced loops run over what lies inside: a condition on a loop becomes its bounds.
 
-    for k:3   fold(0 <= 2*i + k - 1 < n ? x[clamp(2*i + k - 1)] : identity)
-    ->  for k:(min(3, n + 1 - 2*i) - max(0, 1 - 2*i))   fold(x[2*i + k + max(0, 1 - 2*i) - 1])
+    for k:3   reduce(0 <= 2*i + k - 1 < n ? x[clamp(2*i + k - 1)] : identity)
+    ->  for k:(min(3, n + 1 - 2*i) - max(0, 1 - 2*i))   reduce(x[2*i + k + max(0, 1 - 2*i) - 1])
 
 So pools test no position and clamp no index.
 """
@@ -23,12 +23,17 @@ def trim(node: Reduce, vector: Var | None) -> Reduce:
 
     vector: the kept loop along the lanes, which the bounds must not depend on; what they say of it stays a condition.
     """
-    fold = node.folds[0]
-    value = fold.value
-    if len(node.folds) != 1 or fold.op not in IDENTITIES or not isinstance(value, Call) or value.op != "where":
+    reduction = node.reductions[0]
+    value = reduction.value
+    if (
+        len(node.reductions) != 1
+        or reduction.op not in IDENTITIES
+        or not isinstance(value, Call)
+        or value.op != "where"
+    ):
         return node
     condition, inside, outside = value.args
-    if not isinstance(outside, Const) or outside.value != IDENTITIES[fold.op]:
+    if not isinstance(outside, Const) or outside.value != IDENTITIES[reduction.op]:
         return node
     bounds = {v: (ZERO, v.extent) for v in node.rdims}
     proved: set[Bound] = set()
@@ -46,4 +51,4 @@ def trim(node: Reduce, vector: Var | None) -> Reduce:
     loops = {v: Var(v.name, end - first) for v, (first, end) in bounds.items()}
     places: dict[Atom, Index] = {v: of(loops[v]) + first for v, (first, _) in bounds.items()}
     moved = substitute(kept if left is None else Call("where", (left, kept, outside), value.dtype), places)
-    return replace(node, rdims=tuple(loops[v] for v in node.rdims), folds=(replace(fold, value=moved),))
+    return replace(node, rdims=tuple(loops[v] for v in node.rdims), reductions=(replace(reduction, value=moved),))

@@ -105,7 +105,7 @@ def last_as_one(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Va
 
 
 def _depth(stages: Stages) -> int | None:
-    """How many elements of a column are folded at most."""
+    """How many elements of a column are reduced at most."""
     depths = [product(v.extent for v in s.rdims).constant for s in stages if isinstance(s, Reduce)]
     return max((d for d in depths if d is not None), default=None) if None not in depths else None
 

@@ -10,7 +10,7 @@ from ...ir.expr import Expr, Load
 from ...ir.index import ONE, ZERO, Atom, Index, Var, minimum, of, product
 from ...ir.lanes import ALIGNMENT, depends, lane_stride
 from ...ir.nodes import Map, Nest, Reduce, Scan
-from ...ir.plans.loop import ColumnWalk, Form, LoopPlan, Prefetch, Reduction
+from ...ir.plans.loop import ColumnWalk, Form, LoopPlan, Prefetch, ReductionKind
 from ...machine.cpu import ARGMAX_ROWS_AHEAD, BEYOND_L2, COLUMNS_AHEAD, WIDE_ARGMAX_AHEAD, WIDE_COLUMNS_AHEAD
 from ..algebra.rfactor import ENOUGH_TASKS
 from ..cost.estimates import number, work
@@ -18,13 +18,13 @@ from .interleaved_streams import in_memory, widest
 from .prefetch import prefetches, stream_prefetches
 from .vector_axis import LEAST_ROWS, keeps_indices
 
-#: accumulators of a block of columns, and rows after which they are folded into the result
+#: accumulators of a block of columns, and rows after which they are added into the result
 BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
-#: bytes of a row of memory that are folded before the next one's turn, where rows are pages apart
+#: bytes of a row of memory that are reduced before the next one's turn, where rows are pages apart
 WIDE_BYTES = 32768
-#: columns of rows so narrow that twice as many are folded into the result together
+#: columns of rows so narrow that twice as many are added into the result together
 NARROW = 128
-#: most columns of rows that are folded in the order of memory: their accumulators stay in the first cache
+#: most columns of rows that are reduced in the order of memory: their accumulators stay in the first cache
 IN_ORDER = 4096
 #: most rows of a block of columns that are walked together (fewer where places are kept: each waits for the one before
 #: it), and the work on an element above which each has its turn
@@ -35,7 +35,7 @@ SMALL_BLOCK = 40960
 INDICES_STREAMS, STREAM_COLUMNS, STREAM_ROWS, STREAM_BYTES = 4, 512, 64, BEYOND_L2
 #: columns of a task of a scan: what they carry stays in the first level cache
 SCAN_COLUMNS = 1024
-#: fold that keeps a position -> that of the value
+#: reduction that keeps a position -> that of the value
 BEST = {"argmax": "max", "argmin": "min"}
 
 
@@ -49,9 +49,9 @@ def block_columns(node: Reduce, vector: Var) -> int:
 def _wide_columns(node: Reduce, vector: Var) -> int:
     """Columns of a block where rows of memory lie far apart; 0: they do not, or there are too few for all tasks, or
     instructions take the time."""
-    values, row = [f.value for f in node.folds], node.rdims[-1]
+    values, row = [f.value for f in node.reductions], node.rdims[-1]
     columns = WIDE_BYTES // widest(values)
-    long = any(DTYPES[f.acc.dtype].size > DTYPES["f32"].size for f in node.folds)
+    long = any(DTYPES[f.acc.dtype].size > DTYPES["f32"].size for f in node.reductions)
     few = (row.extent.constant or LEAST_ROWS) < LEAST_ROWS
     if work(*values) > LONG_WORK or (few if keeps_indices(node) else long):
         return 0
@@ -69,9 +69,9 @@ def _wide_columns(node: Reduce, vector: Var) -> int:
 def _wide_walk(node: Reduce, vector: Var) -> ColumnWalk:
     """How rows are walked that lie far apart: several in turn, which the hardware fetches where all that is done with
     them is an addition."""
-    row, values = node.rdims[-1], [f.value for f in node.folds]
+    row, values = node.rdims[-1], [f.value for f in node.reductions]
     walk = ColumnWalk(block_columns(node, vector), rows_at_once(row.extent))
-    if all(f.op == "sum" and isinstance(f.value, Load) for f in node.folds):
+    if all(f.op == "sum" and isinstance(f.value, Load) for f in node.reductions):
         return walk
     ahead = WIDE_ARGMAX_AHEAD if keeps_indices(node) else WIDE_COLUMNS_AHEAD
     moved: dict[Atom, Index] = {vector: of(vector) + ahead // widest(values)}
@@ -79,13 +79,13 @@ def _wide_walk(node: Reduce, vector: Var) -> ColumnWalk:
 
 
 def _in_order(node: Reduce, vector: Var) -> bool:
-    """Whether rows are folded one after the other: they lie so in memory, which is read as one stream."""
+    """Whether rows are reduced one after the other: they lie so in memory, which is read as one stream."""
     columns, row = vector.extent.constant or 0, node.rdims[-1]
     tasks = product(v.extent for v in node.dims if v is not vector).constant or 0
     most = IN_ORDER if tasks >= ENOUGH_TASKS else BLOCK_COLUMNS  # else a row's columns are tasks, too
     if columns % ALIGNMENT or not 0 < columns <= most:
         return False
-    values = [f.value for f in node.folds]
+    values = [f.value for f in node.reductions]
     streams = [load for v in values for load in v.loads if load.index.coefficient(row) == vector.extent]
     if work(*values) > LONG_WORK or any(DTYPES[s.buffer.dtype].size == 1 for s in streams):
         return False  # instructions take the time
@@ -95,7 +95,7 @@ def _in_order(node: Reduce, vector: Var) -> bool:
 def places_walk(node: Reduce, vector: Var) -> ColumnWalk:
     """How rows are walked whose places are kept: in the order of memory, from several places of it in turn where they
     are narrow and no whole vectors."""
-    row, values, block = node.rdims[-1], [f.value for f in node.folds], block_columns(node, vector)
+    row, values, block = node.rdims[-1], [f.value for f in node.reductions], block_columns(node, vector)
     if _in_order(node, vector):
         return ColumnWalk(block, 1, in_order=True, prefetch=stream_prefetches(vector, values, row, (row,)))
     if _wide_columns(node, vector):
@@ -110,18 +110,18 @@ def places_walk(node: Reduce, vector: Var) -> ColumnWalk:
 
 
 def _only_places(node: Reduce) -> bool:
-    """Whether every fold keeps a position, or is that of a value that such a fold keeps anyhow."""
-    kept = {(BEST[f.op], f.value) for f in node.folds if f.op in BEST}
-    return all(f.op in BEST or (f.op, f.value) in kept for f in node.folds)
+    """Whether every reduction keeps a position, or is that of a value that such a reduction keeps anyhow."""
+    kept = {(BEST[f.op], f.value) for f in node.reductions if f.op in BEST}
+    return all(f.op in BEST or (f.op, f.value) in kept for f in node.reductions)
 
 
 def column_walk(node: Reduce, vector: Var) -> ColumnWalk:
-    """How rows are folded, and how many of them at a time into the result.
+    """How rows are reduced, and how many of them at a time into the result.
 
     Narrow rows that are walked together lie apart: what the hardware fetches ends at a page, and streams in several
     pages go on meanwhile. Wide ones lie pages apart anyhow, and need no fetches beside those unless they come in turn.
     """
-    values, row, columns = [f.value for f in node.folds], node.rdims[-1], vector.extent.constant
+    values, row, columns = [f.value for f in node.reductions], node.rdims[-1], vector.extent.constant
     if _in_order(node, vector):
         ahead = stream_prefetches(vector, values, row, (row,))
         return ColumnWalk(block_columns(node, vector), 1, in_order=True, prefetch=ahead)
@@ -155,12 +155,12 @@ def _walk_of(stage: Map | Reduce, plan: LoopPlan, i: int) -> ColumnWalk | None:
     lanes = plan.vector[i]
     if not isinstance(stage, Reduce) or lanes is None or lanes in stage.rdims:
         return None
-    if plan.reduction[i] is Reduction.PLACES:
+    if plan.reduction[i] is ReductionKind.PLACES:
         return places_walk(stage, lanes)
-    if plan.reduction[i] is not Reduction.COLUMNS:
+    if plan.reduction[i] is not ReductionKind.COLUMNS:
         return None
-    if stage.folds[0].op == "spread":
-        ahead = stream_prefetches(lanes, [stage.folds[0].value], stage.rdims[-1], stage.rdims)
+    if stage.reductions[0].op == "spread":
+        ahead = stream_prefetches(lanes, [stage.reductions[0].value], stage.rdims[-1], stage.rdims)
         return ColumnWalk(block_columns(stage, lanes), 1, in_order=True, prefetch=ahead)
     walk, own = column_walk(stage, lanes), plan.prefetch[i] if plan.prefetch else None
     return walk if own is None else replace(walk, prefetch=own)

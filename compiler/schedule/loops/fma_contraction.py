@@ -4,8 +4,8 @@
     add(c, mul(a, b))  ->  fma(a, b, c)         sub(c, mul(a, b))  ->  fma(neg(a), b, c)
 
 Of two products the first one is fused. Decided here alone, before anything is printed, so that lanes and scalars, whole
-and partial vectors are the same sum in every compiler, none of which may fuse by itself (build/compile.py). A fold that
-sums products fuses them too (codegen/cpu/reduction_views.py). GPUs: Triton's compiler fuses as it likes.
+and partial vectors are the same sum in every compiler, none of which may fuse by itself (build/compile.py). A reduction
+that sums products fuses them too (codegen/cpu/reduction_views.py). GPUs: Triton's compiler fuses as it likes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Reductions along the lanes: pieces that four accumulators fold, streams of memory, rows that go together.
+"""Reductions along the lanes: pieces that four accumulators take, streams of memory, rows that go together.
 
-    for i  fold x[i*C ..]      ->      for i < I/4  for piece  fold x[i*C + piece ..], x[(i + I/4)*C + piece ..], ...
+    for i  reduce x[i*C ..]     ->     for i < I/4  for piece  reduce x[i*C + piece ..], x[(i + I/4)*C + piece ..], ...
 
 What the hardware prefetches ends at a page, and until it has found the next one its stream waits. Four rows that lie
-pages apart are four streams. The folds of a row are the same, whichever rows go with it. Short rows are read one after
-the other, and what follows is fetched.
+pages apart are four streams. The reductions of a row are the same, whichever rows go with it. Short rows are read one
+after the other, and what follows is fetched.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from ...ir.dtypes import DTYPES
 from ...ir.index import Atom, Index, Var, of, product
 from ...ir.nodes import Map, Nest, Reduce, Scan
-from ...ir.plans.loop import Form, HorizontalPlan, LoopPlan, Prefetch, Reduction, RowStreams
+from ...ir.plans.loop import Form, HorizontalPlan, LoopPlan, Prefetch, ReductionKind, RowStreams
 from ...machine.cpu import LINE, REDUCTION_AHEAD, STREAM_PREFETCH
 from .prefetch import prefetches, stream_prefetches
 
-#: elements of a row that its four accumulators fold in a run; of one whose places are asked for, to be searched again.
+#: elements of a row that its four accumulators take in a run; of one whose places are asked for, to be searched again.
 #: All pieces are whole multiples of four of the longest vectors
 PIECE, INDICES_PIECE = 1024, 256
-#: elements of each of four streams of memory that are folded at a time: several pages, for fetches end at a page
+#: elements of each of four streams of memory that are reduced at a time: several pages, for fetches end at a page
 STREAM = 16384
 #: streams of rows (as each_stream_of_rows in loops.h takes them), elements (and least bytes) of one before the next
 #: one's turn
@@ -30,13 +30,13 @@ LEAST_ROW = 16  # elements of rows that are streams
 
 
 def row_piece(lanes: Var) -> int:
-    """Elements that are folded in a run; 0: the whole row."""
+    """Elements that are reduced in a run; 0: the whole row."""
     extent = lanes.extent.constant
     return PIECE if extent is None or extent > PIECE else 0
 
 
 def horizontal_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[HorizontalPlan | None, ...]:
-    """The plan of each stage that folds along its lanes."""
+    """The plan of each stage that reduces along its lanes."""
     stages = node.stages if isinstance(node, Nest) else (node,)
     kinds = zip(stages, plan.vector, plan.reduction, strict=True) if plan.reduction else ()
     rows = plan.form is Form.ROWS and isinstance(node, Reduce)
@@ -48,9 +48,9 @@ def horizontal_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[
     )
 
 
-def _plan(node: Reduce, lanes: Var, kind: Reduction | None, plan: LoopPlan, rows: bool) -> HorizontalPlan:
+def _plan(node: Reduce, lanes: Var, kind: ReductionKind | None, plan: LoopPlan, rows: bool) -> HorizontalPlan:
     streams = _row_streams(node, lanes, kind, plan) if rows else None
-    if kind is Reduction.PLACES:
+    if kind is ReductionKind.PLACES:
         piece = INDICES_PIECE if (lanes.extent.constant or PIECE) > 2 * INDICES_PIECE else 0
         return HorizontalPlan(piece, row_streams=streams)
     streamed = (lanes.extent.constant or 0) // (STREAMS * STREAM) * (STREAMS * STREAM)
@@ -61,7 +61,7 @@ def _next_pieces(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
     """Fetches what follows on rows that lie in pieces: the hardware finds the first lines of each too late. Of long
     pieces it is the piece itself mostly, of short ones the next."""
     others = [v for v in node.rdims if v is not lanes]
-    extent, values = lanes.extent.constant or 0, [f.value for f in node.folds]
+    extent, values = lanes.extent.constant or 0, [f.value for f in node.reductions]
     if not others or not LEAST_PIECE <= extent <= STREAM:
         return ()
     if extent < LONG_PIECE:
@@ -69,13 +69,13 @@ def _next_pieces(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
     return prefetches(lanes, values, others[-1:], {lanes: of(lanes) + STREAM_PREFETCH // _size(node)})
 
 
-def _row_streams(node: Reduce, lanes: Var, kind: Reduction | None, plan: LoopPlan) -> RowStreams | None:
-    """The rows as streams, where the kernel does nothing but fold each of many."""
+def _row_streams(node: Reduce, lanes: Var, kind: ReductionKind | None, plan: LoopPlan) -> RowStreams | None:
+    """The rows as streams, where the kernel does nothing but reduce each of many."""
     inner = [v for v in node.dims if v not in plan.parallel]
     length = lanes.extent.constant or LEAST_ROW
     if inner or len(node.rdims) > 1 or not node.reads() or not LEAST_ROW <= length < STREAMS * STREAM or _few(node):
         return None
-    places, piece = kind is Reduction.PLACES, max(STREAM_PIECE, STREAM_PIECE_BYTES // _size(node))
+    places, piece = kind is ReductionKind.PLACES, max(STREAM_PIECE, STREAM_PIECE_BYTES // _size(node))
     in_order = () if places else _one_stream(node, lanes)
     return RowStreams(bool(in_order), piece, in_order or _fetched(node, lanes, places))
 
@@ -84,7 +84,7 @@ def _one_stream(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
     """What follows on short rows that lie one behind the other: pieces of four streams would be as short."""
     if not node.dims or not 0 < (lanes.extent.constant or 0) * _size(node) < REDUCTION_AHEAD:
         return ()
-    return stream_prefetches(lanes, [f.value for f in node.folds], node.dims[-1], node.dims)
+    return stream_prefetches(lanes, [f.value for f in node.reductions], node.dims[-1], node.dims)
 
 
 def _fetched(node: Reduce, lanes: Var, places: bool) -> tuple[Prefetch, ...]:
@@ -94,7 +94,7 @@ def _fetched(node: Reduce, lanes: Var, places: bool) -> tuple[Prefetch, ...]:
     if length < REDUCTION_AHEAD or (not places and length % LINE == 0):
         return ()
     ahead: dict[Atom, Index] = {lanes: of(lanes) + REDUCTION_AHEAD // _size(node)}
-    return prefetches(lanes, [f.value for f in node.folds], node.dims, ahead)
+    return prefetches(lanes, [f.value for f in node.reductions], node.dims, ahead)
 
 
 def _size(node: Reduce) -> int:

@@ -1,4 +1,4 @@
-"""Reductions whose lanes would step over memory fold in the order of what they read.
+"""Reductions whose lanes would step over memory run in the order of what they read.
 
                                             for j:J, c:C   t[j*C + c] = sum_k x[(j*K + k)*C + c]
 y[c, j] = sum_k x[(j*K + k)*C + c]    ->    for c:C, j:J   y[c, j] = t[j*C + c]
@@ -20,7 +20,7 @@ from ..cost.estimates import number
 from ..graph import NodeGraph
 from .vector_axis import LEAST_LANES, step_of, vector_loop
 
-MOST_RESULTS = 0.25  # of the elements that are folded
+MOST_RESULTS = 0.25  # of the elements that are reduced
 
 
 def interchange_reductions(graph: NodeGraph) -> None:
@@ -29,16 +29,16 @@ def interchange_reductions(graph: NodeGraph) -> None:
         if isinstance(node, Reduce):
             order = _read_order(node)
             if order is not None and any(s.index != row_major(order) for s in node.stores):
-                graph.expand(node, _folded(graph, node, order))
+                graph.expand(node, _reduced(graph, node, order))
 
 
 def _read_order(node: Reduce) -> tuple[Var, ...] | None:
     """The kept loops, slowest first, when they read side by side and the lanes chosen otherwise do not."""
     chosen = vector_loop(node)
-    folded = number(product(v.extent for v in node.rdims))
-    if chosen in node.dims or folded * MOST_RESULTS < 1 or len(node.dims) < 2:
+    reduced = number(product(v.extent for v in node.rdims))
+    if chosen in node.dims or reduced * MOST_RESULTS < 1 or len(node.dims) < 2:
         return None
-    loads = [ld for f in node.folds for ld in _where_inside(f.value).loads]
+    loads = [ld for f in node.reductions for ld in _where_inside(f.value).loads]
     if any(chosen is not None and ld.index.coefficient(chosen) in (ONE, -ONE) for ld in loads):
         return None
     orders = {_by_step(ld, node.dims) for ld in loads if all(step_of(ld, v) for v in node.dims)}
@@ -70,9 +70,9 @@ def _by_step(load: Load, loops: Sequence[Var]) -> tuple[Var, ...] | None:
     return tuple(order) if dense >= LEAST_LANES else None
 
 
-def _folded(graph: NodeGraph, node: Reduce, order: tuple[Var, ...]) -> tuple[Reduce, Map]:
+def _reduced(graph: NodeGraph, node: Reduce, order: tuple[Var, ...]) -> tuple[Reduce, Map]:
     place, size = row_major(order), product(v.extent for v in order)
-    found = [Buffer(graph.free_name(f"{s.buffer.name}_folded"), s.buffer.dtype, size, "temp") for s in node.stores]
+    found = [Buffer(graph.free_name(f"{s.buffer.name}_reduced"), s.buffer.dtype, size, "temp") for s in node.stores]
     stores = tuple(Store(b, place, s.value) for b, s in zip(found, node.stores, strict=True))
     put = tuple(Store(s.buffer, s.index, Load(b, place)) for b, s in zip(found, node.stores, strict=True))
     return replace(node, dims=order, stores=stores), Map(node.dims, put, node.origin)

@@ -18,7 +18,7 @@ from ...ir.plans.loop import (
     LoopPlan,
     PipelineBlocks,
     Prefetch,
-    Reduction,
+    ReductionKind,
     RowPrefetch,
     SlidingWindows,
     TilePlan,
@@ -43,7 +43,7 @@ from .stage_lanes import reductions, rows_of, scan_axes, stage_lanes, vector_axe
 from .store_policy import aligned_lines, nontemporal_results, peels
 from .tiles import tile_plan
 from .transpose_rows import transposed_rows
-from .vector_axis import cross_loop, folds_columns
+from .vector_axis import cross_loop, reduces_columns
 from .vertical_reductions import vertical_plans
 from .window_walks import window_walk
 from .write_combining import Stage, combined_results
@@ -144,7 +144,7 @@ def form(kernel: Kernel) -> Form:
     if lanes is None:
         return Form.ROWS
     if isinstance(node, Reduce):
-        return Form.COLUMNS if folds_columns(node, lanes) else Form.ROWS
+        return Form.COLUMNS if reduces_columns(node, lanes) else Form.ROWS
     if node.dims == (lanes,):
         return Form.FLAT
     crosses = plan.interleaved is None and cross_loop(node, lanes) is not None
@@ -264,7 +264,7 @@ def prefetched_rows(kernel: Kernel) -> RowPrefetch | None:
             return row_prefetch(short_reads(stages, plan.parallel))
         return looked_up(stages, plan.parallel) if plan.parallel else None
     if isinstance(node, Reduce):
-        vertical = plan.reduction == (Reduction.VERTICAL,)
+        vertical = plan.reduction == (ReductionKind.VERTICAL,)
         return row_prefetch(short_reads(stages, plan.parallel)) if plan.combined or vertical else None
     return _prefetched_by_map(node, plan)
 
@@ -281,7 +281,7 @@ def _prefetched_by_map(node: Map, plan: LoopPlan) -> RowPrefetch | None:
     return None
 
 
-def reduction_kinds(kernel: Kernel) -> tuple[Reduction | None, ...]:
+def reduction_kinds(kernel: Kernel) -> tuple[ReductionKind | None, ...]:
     """How each stage reduces."""
     node, plan = loops_of(kernel)
     return reductions(node, plan.vector)
@@ -305,13 +305,13 @@ def walk(kernel: Kernel) -> tuple[ColumnWalk | None, ...]:
 
 
 def vertical(kernel: Kernel) -> tuple[VerticalPlan | None, ...]:
-    """Unrolling, strips and fetches of the stages in which every lane folds for itself."""
+    """Unrolling, strips and fetches of the stages in which every lane reduces for itself."""
     found = vertical_plans(*loops_of(kernel))
     return found if any(found) else ()
 
 
 def horizontal(kernel: Kernel) -> tuple[HorizontalPlan | None, ...]:
-    """Pieces, streams and fetches of the stages that fold along their lanes."""
+    """Pieces, streams and fetches of the stages that reduce along their lanes."""
     found = horizontal_plans(*loops_of(kernel))
     return found if any(found) else ()
 

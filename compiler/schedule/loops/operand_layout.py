@@ -119,7 +119,7 @@ def _with_transposed(node: S, copies: _Copies) -> S:
 
 
 def _kept(column: Index, node: Stage) -> bool:
-    """Whether the columns are not those of a short row alone, which is folded or interleaved as it lies."""
+    """Whether the columns are not those of a short row alone, which is reduced or interleaved as it lies."""
     row = node.rdims if isinstance(node, Reduce) else node.dims[-1:] if isinstance(node, Map) else ()
     return bool(column.vars() - set(row))
 
@@ -151,8 +151,8 @@ def _lane(node: Stage) -> Var | None:
     last, chosen = node.dims[-1], vector_loop(node)
     if isinstance(node, Map) and chosen is last and (last.extent.constant or LEAST_LANES) < LEAST_LANES:
         return next((v for v in node.dims if _steps(node, v) == {last.extent}), None)
-    folds = isinstance(node, Reduce) and chosen in node.rdims
-    if folds and chosen is not None and (chosen.extent.constant or LEAST_LANES) >= LEAST_LANES:
+    reductions = isinstance(node, Reduce) and chosen in node.rdims
+    if reductions and chosen is not None and (chosen.extent.constant or LEAST_LANES) >= LEAST_LANES:
         return None
     return last if _steps(node, last) == {ONE} else None
 
@@ -169,12 +169,12 @@ def _crosses(node: Map) -> bool:
 def _is_read(buffer: Buffer, node: Stage, times: int) -> bool:
     """Whether a copy of a buffer pays that so many loads read."""
     inner = (node.step,) if isinstance(node, Scan) else node.rdims if isinstance(node, Reduce) else ()
-    results, folded = (number(product(v.extent for v in loops)) for loops in (node.dims, inner))
+    results, reduced = (number(product(v.extent for v in loops)) for loops in (node.dims, inner))
     size = number(buffer.size)
     if buffer.kind == "const" or size * DTYPES[buffer.dtype].size < LEAST_BYTES:
         return False
-    kept = results * folded if isinstance(node, Scan) else results
-    return results * folded * times >= LEAST_READS * size and kept >= LEAST_RESULTS * size
+    kept = results * reduced if isinstance(node, Scan) else results
+    return results * reduced * times >= LEAST_READS * size and kept >= LEAST_RESULTS * size
 
 
 def _place(load: Load, lane: Var) -> _Place | None:

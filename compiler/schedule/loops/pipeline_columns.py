@@ -30,7 +30,7 @@ from ...machine.cpu import WIDEST_LANES
 from ..cost.estimates import work
 from ..graph import NodeGraph
 from .collapse import collapse
-from .vector_axis import folds_whole, vector_loop
+from .vector_axis import reduces_whole, vector_loop
 
 #: work on an element beside which its way through memory is short
 LONG_WORK = 12
@@ -126,7 +126,7 @@ def _row_loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
     inner = stage.dims[len(rows) :]
     if isinstance(stage, Reduce):
         fits = len(inner) == 1 and len(stage.rdims) == 1 and vector_loop(stage) is inner[0]
-        return stage.rdims[0] if fits and not folds_whole(stage) else None
+        return stage.rdims[0] if fits and not reduces_whole(stage) else None
     if not inner or any(s.index.coefficient(inner[-1]) != ONE for s in stage.stores):
         return None
     return inner[0] if len(inner) == 2 else False if len(inner) == 1 else None
@@ -172,7 +172,7 @@ def long_work(parts: Sequence[Part]) -> bool:
 
 def _of_a_row(stage: Stage) -> list[Expr]:
     """What is computed for each row of a block."""
-    return [f.value for f in stage.folds] if isinstance(stage, Reduce) else [s.value for s in stage.stores]
+    return [f.value for f in stage.reductions] if isinstance(stage, Reduce) else [s.value for s in stage.stores]
 
 
 # what is kept --------------------------------------------------------------------------------------------------------

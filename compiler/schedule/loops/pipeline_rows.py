@@ -31,7 +31,7 @@ from .pipeline_columns import (
     worth_stages,
 )
 from .transpose_rows import transposed_rows
-from .vector_axis import folds_whole, vector_loop
+from .vector_axis import reduces_whole, vector_loop
 
 #: elements of a row of which a second level cache holds some, and a first level cache
 MOST_ROW, SHORT_ROW = 1 << 14, 1 << 11
@@ -69,7 +69,7 @@ def _loop(stage: Stage, rows: tuple[Var, ...]) -> Var | bool | None:
     """The loop along a row; False: the stage is one value for each row; None: it has another form."""
     inner = stage.dims[len(rows) :]
     if isinstance(stage, Reduce):
-        fits = not inner and len(stage.rdims) == 1 and not folds_whole(stage)
+        fits = not inner and len(stage.rdims) == 1 and not reduces_whole(stage)
         loop = stage.rdims[0] if fits else None
     else:
         loop = inner[0] if len(inner) == 1 else None

@@ -1,8 +1,8 @@
-"""Norms of samples: the statistics of one are folded while the one before it is normalised.
+"""Norms of samples: the statistics of one are reduced while the one before it is normalised.
 
-for i:  for p:  part[i, p] = fold of x[i, p, :]        for step:  for p:  y[step - 1, p, :] = f(x[step - 1, p, :], s)
-for i:  s[i] = fold of part[i, :]               ->                        part[p] = fold of x[step, p, :]
-for i:  for p:  y[i, p, :] = f(x[i, p, :], s[i])                  s = fold of part[:]
+for i:  for p:  part[i, p] = reduce of x[i, p, :]        for step:  for p:  y[step - 1, p, :] = f(x[step - 1, p, :], s)
+for i:  s[i] = reduce of part[i, :]               ->                        part[p] = reduce of x[step, p, :]
+for i:  for p:  y[i, p, :] = f(x[i, p, :], s[i])                  s = reduce of part[:]
 
 So what is normalised was read from memory one sample before, and is in the caches still, and memory is read and written
 at the same time. The pieces p are those of algebra/blocked_variance.py: they come piece by piece of both samples.
@@ -42,7 +42,7 @@ Stage = Map | Reduce
 
 @dataclass(frozen=True)
 class _Norm:
-    """Nodes that fold pieces of samples, those that make statistics of that, and the map that reads both."""
+    """Nodes that reduce pieces of samples, those that make statistics of that, and the map that reads both."""
 
     walkers: tuple[Reduce, ...]
     between: tuple[Stage, ...]
@@ -54,7 +54,7 @@ class _Norm:
 
 
 def pipeline_samples(graph: NodeGraph, remarks: Remarks) -> None:
-    """Makes one kernel of the norm of many samples, where its statistics are folded in pieces."""
+    """Makes one kernel of the norm of many samples, where its statistics are reduced in pieces."""
     for node in list(graph.nodes):
         norm = _norm_of(graph, node) if isinstance(node, Map) else None
         stages = _stages(norm) if norm is not None else None
@@ -75,8 +75,8 @@ def walks_beside(load: Load, sample: Var) -> bool:
 
 def _norm_of(graph: NodeGraph, last: Map) -> _Norm | None:
     """The norm that ends in this map; None: it is something else, or one kernel of it costs more than it saves."""
-    makers, folds = statistics_for(graph, last)
-    walkers = tuple(m for m in folds if isinstance(m, Reduce))
+    makers, reductions = statistics_for(graph, last)
+    walkers = tuple(m for m in reductions if isinstance(m, Reduce))
     others = tuple(m for m in makers if m not in walkers)
     if not walkers:
         return None

@@ -14,7 +14,7 @@ from ...ir.expr import Expr, Load
 from ...ir.index import Atom, Index, Var, of, product
 from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce
-from ...ir.plans.loop import Form, LoopPlan, Prefetch, Reduction
+from ...ir.plans.loop import Form, LoopPlan, Prefetch, ReductionKind
 from ...machine.cpu import LONG_MAP_AHEAD, PIPELINED_PREFETCH, STREAM_PREFETCH
 from ..cost.estimates import is_long
 from ..cost.estimates import work as cost
@@ -52,26 +52,26 @@ def _of_stage(node: Nest, plan: LoopPlan, i: int) -> Fetches | None:
         return None
     if len(node.stages) > 1 and all(isinstance(s, Map) for s in node.stages) and not node.locals:
         return _joined(stage, lanes, rows)
-    if i == 0 and isinstance(stage, Reduce) and kind is Reduction.VERTICAL:
+    if i == 0 and isinstance(stage, Reduce) and kind is ReductionKind.VERTICAL:
         return _next_windows(stage, lanes, rows)
     return _next_row(stage, lanes, kind, rows, again=i > 0)
 
 
 def _next_row(
-    node: Map | Reduce, lanes: Var, kind: Reduction | None, rows: Sequence[Var], again: bool
+    node: Map | Reduce, lanes: Var, kind: ReductionKind | None, rows: Sequence[Var], again: bool
 ) -> Fetches | None:
     """What the next row reads is fetched while memory has nothing to do: a stage computes for long, or the row is read
     `again`."""
-    if kind not in (None, Reduction.HORIZONTAL, Reduction.COLUMNS):
+    if kind not in (None, ReductionKind.HORIZONTAL, ReductionKind.COLUMNS):
         return None
     values = _values(node)
     inner = (*node.dims[len(rows) :], *(node.rdims if isinstance(node, Reduce) else ()))
     size = product(v.extent for v in inner).constant or 0
-    read_again = again and size <= MOST_PREFETCHED and kind is not Reduction.COLUMNS
+    read_again = again and size <= MOST_PREFETCHED and kind is not ReductionKind.COLUMNS
     if size < LEAST_PREFETCHED or not (read_again or sum(map(cost, values)) >= LONG_WORK):
         return None
     ahead = -(-STREAM_PREFETCH // (size * widest(values)))  # rows: the next one, or more short ones
-    far = kind is not Reduction.HORIZONTAL
+    far = kind is not ReductionKind.HORIZONTAL
     return prefetches(lanes, values, rows[-1:], {rows[-1]: of(rows[-1]) + ahead}, far)
 
 
@@ -97,8 +97,8 @@ def _next_windows(node: Reduce, lanes: Var, rows: Sequence[Var]) -> Fetches:
 
 
 def sample_prefetches(node: Nest, plan: LoopPlan) -> tuple[Fetches | None, ...]:
-    """The map that writes a piece of a sample fetches the piece of the next one that is folded after the one at hand;
-    the folds read what lies in the first cache then."""
+    """The map that writes a piece of a sample fetches the piece of the next one that is reduced after the one at hand;
+    the reductions read what lies in the first cache then."""
     assert node.walk is not None
     last, lanes, outer = node.stages[-1], plan.vector[-1], (*node.dims, node.walk)
     walked = [() if node.walk in stage.dims else None for stage in node.stages[:-1]]
@@ -150,4 +150,4 @@ def stage_prefetches(node: Map | Reduce | Nest, plan: LoopPlan) -> tuple[Fetches
 
 
 def _values(node: Map | Reduce) -> list[Expr]:
-    return [f.value for f in node.folds] if isinstance(node, Reduce) else [s.value for s in node.stores]
+    return [f.value for f in node.reductions] if isinstance(node, Reduce) else [s.value for s in node.stores]

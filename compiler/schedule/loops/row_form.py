@@ -68,7 +68,7 @@ def row_form(node: Map | Reduce | Nest) -> RowForm | None:
             loops = stage.rdims
         extent = product(v.extent for v in loops)
         column = None
-        if loops or isinstance(stage, Reduce):  # one over nothing folds one element
+        if loops or isinstance(stage, Reduce):  # one over nothing reduces one element
             if extent not in columns and len(columns) == len(COLUMNS):
                 return None
             column = columns.setdefault(extent, Var(COLUMNS[len(columns)], extent))

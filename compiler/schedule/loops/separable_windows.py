@@ -1,9 +1,9 @@
-"""Windows over two dimensions are folded one after the other: down the rows first, then along the row that is left.
+"""Windows over two dimensions are reduced one after the other: down the rows first, then along the row that is left.
 
     for h, w:  y[h, w] = max_{k, l} x[2*h + k, 2*w + l]      ->      for h:  row[c] = max_k x[2*h + k, c]
                                                                              y[h, w] = max_l row[2*w + l]
 
-A row is made of neighbours in memory, and windows that overlap share what is folded down.
+A row is made of neighbours in memory, and windows that overlap share what is reduced down.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from ...ir.index import (
     product,
     row_major,
 )
-from ...ir.nodes import Fold, Nest, Reduce, Store
+from ...ir.nodes import Nest, Reduce, Reduction, Store
 from ...machine.cpu import L1
 from ..graph import NodeGraph
 from .collapse import collapse
 from .sliding_window import find_sliding_windows
 
-MOST_BYTES = L1 // 2  # of what is folded down: it has to stay in the first level cache
+MOST_BYTES = L1 // 2  # of what is reduced down: it has to stay in the first level cache
 LEAST_ROWS = 64  # of a kernel that threads share
 
 
 @dataclass(frozen=True)
 class _Window:
-    """What is folded along a row: `tap` of a window that starts at place - tap, which moves with the loop `lane`."""
+    """What is reduced along a row: `tap` of a window that starts at place - tap, which moves with the loop `lane`."""
 
     tap: Var
     lane: Var
     place: Index
     along: tuple[Expr, ...]  # conditions on the place
-    down: Expr  # what is folded, whatever the place
+    down: Expr  # what is reduced, whatever the place
     columns: Index
 
 
@@ -62,32 +62,32 @@ def split_windows(graph: NodeGraph) -> None:
     """Makes nests of the reductions over windows that take many elements."""
     for node in list(graph.nodes):
         if isinstance(node, Reduce) and find_sliding_windows(collapse(node)) is None:
-            nest = in_two_folds(node)
+            nest = in_two_reductions(node)
             if nest is not None:
                 graph.replace(node, nest)
 
 
-def in_two_folds(node: Reduce) -> Nest | None:
-    """The nest of the two folds, or None where the reduction is not one over windows, or too small."""
+def in_two_reductions(node: Reduce) -> Nest | None:
+    """The nest of the two reductions, or None where the reduction is not one over windows, or too small."""
     window = _window(node)
     if window is None:
         return None
-    (fold,) = node.folds
+    (reduction,) = node.reductions
     at = node.dims.index(window.lane)
     inner = node.dims[at + 1 :]
     row = window.columns * product(v.extent for v in inner)
-    rows = _rows(node.dims[:at], row * DTYPES[fold.value.dtype].size)
+    rows = _rows(node.dims[:at], row * DTYPES[reduction.value.dtype].size)
     if not rows:
         return None
     lines = node.dims[len(rows) : at]
     size = product(v.extent for v in lines) * row
-    local = Buffer(f"{node.stores[0].buffer.name}_row", fold.value.dtype, size, "local")
+    local = Buffer(f"{node.stores[0].buffer.name}_row", reduction.value.dtype, size, "local")
 
     def at_column(c: Index) -> Index:
         return row_major(inner, row_major(lines) * window.columns + c)
 
     column = Var(f"{window.lane.name}_column", window.columns)
-    acc = Acc(f"{fold.acc.name}_row", fold.acc.dtype)
+    acc = Acc(f"{reduction.acc.name}_row", reduction.acc.dtype)
     down = substitute(window.down, {window.tap: of(column) - window.place + of(window.tap)})
     if {window.tap, window.lane} & down.vars():
         return None
@@ -96,19 +96,19 @@ def in_two_folds(node: Reduce) -> Nest | None:
         (Store(local, at_column(of(column)), acc),),
         node.origin,
         tuple(v for v in node.rdims if v is not window.tap),
-        (Fold(acc, fold.op, down),),
+        (Reduction(acc, reduction.op, down),),
     )
     place = minimum(maximum(window.place, ZERO), window.columns - 1)
     value: Expr = Load(local, at_column(place))
     inside = conjunction(window.along)
     if inside is not None:
-        value = Call("where", (inside, value, _outside(fold.value)), value.dtype)
-    second = replace(node, rdims=(window.tap,), folds=(replace(fold, value=value),))
+        value = Call("where", (inside, value, _outside(reduction.value)), value.dtype)
+    second = replace(node, rdims=(window.tap,), reductions=(replace(reduction, value=value),))
     return Nest(rows, (), node.origin, (first, second), (local,))
 
 
 def _rows(outer: Sequence[Var], line: Index) -> tuple[Var, ...]:
-    """The loops of the nest: all but those whose lines, of `line` bytes, are folded down together; () where one is too
+    """The loops of the nest: all but those whose lines, of `line` bytes, are reduced down together; () where one is too
     long. A line that is read right after it was written is waited for.
     """
     size = line.constant
@@ -125,14 +125,14 @@ def _rows(outer: Sequence[Var], line: Index) -> tuple[Var, ...]:
 
 
 def _window(node: Reduce) -> _Window | None:
-    if len(node.folds) != 1 or len(node.rdims) < 2 or node.folds[0].op not in ("max", "min", "sum"):
+    if len(node.reductions) != 1 or len(node.rdims) < 2 or node.reductions[0].op not in ("max", "min", "sum"):
         return None
-    (fold,) = node.folds
-    exact = fold.op != "sum" or DTYPES[fold.value.dtype].compute == fold.value.dtype
+    (reduction,) = node.reductions
+    exact = reduction.op != "sum" or DTYPES[reduction.value.dtype].compute == reduction.value.dtype
     if not exact:
         return None
     tap = node.rdims[-1]
-    parts, value = _choice(fold.value, fold.op)
+    parts, value = _choice(reduction.value, reduction.op)
     along = [p for p in parts if tap in p.vars()]
     bounds = [b for b in map(bound, along) if b is not None]
     places = {b.place for b in bounds} or _places(value, tap, node.dims)
@@ -153,14 +153,14 @@ def _window(node: Reduce) -> _Window | None:
         return None
     down = unclamped(value, set(bounds))
     if rest is not None:
-        down = Call("where", (rest, down, _outside(fold.value)), down.dtype)
+        down = Call("where", (rest, down, _outside(reduction.value)), down.dtype)
     return _Window(tap, lane, place, tuple(along), down, columns)
 
 
 def _worth(node: Reduce, tap: Var, columns: Index, lane: Var) -> bool:
-    """Whether two folds take fewer vectors, loaded or stored, for one of the result. Where the lanes run along the row,
-    windows that lie some elements apart are picked out of several vectors, half of them read before. Where they do not,
-    one fold has two loops whose ends depend on the place."""
+    """Whether two reductions take fewer vectors, loaded or stored, for one of the result. Where the lanes run along the
+    row, windows that lie some elements apart are picked out of several vectors, half of them read before. Where they do
+    not, one reduction has two loops whose ends depend on the place."""
     count, along, size = columns.constant, tap.extent.constant, lane.extent.constant
     down = product(v.extent for v in node.rdims if v is not tap).constant
     if count is None or along is None or size is None or down is None:

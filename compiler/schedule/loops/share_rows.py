@@ -14,7 +14,7 @@ from ...ir.lanes import ALIGNMENT
 from ...ir.nodes import Reduce
 from ...ir.rewrite import split
 from ..algebra.rfactor import ENOUGH_TASKS
-from .vector_axis import folds_columns
+from .vector_axis import reduces_columns
 
 #: elements of a piece, at least and at most
 LEAST_PIECE, MOST_PIECE = 4096, 32768
@@ -24,7 +24,7 @@ INSIDE = 3
 
 def in_shared_pieces(node: Reduce, lanes: Var | None) -> Reduce:
     """The reduction with long rows of `lanes` in equal pieces of whole vectors; as it is where rows are enough."""
-    if lanes is None or lanes not in node.dims or folds_columns(node, lanes) or len(node.dims) >= INSIDE:
+    if lanes is None or lanes not in node.dims or reduces_columns(node, lanes) or len(node.dims) >= INSIDE:
         return node
     rows, length = product(v.extent for v in node.dims if v is not lanes).constant, lanes.extent.constant
     if rows is None or rows >= ENOUGH_TASKS or length is None:

@@ -1,10 +1,10 @@
-"""Windows that overlap are folded in one walk over memory: a row belongs to every window that has begun.
+"""Windows that overlap are reduced in one walk over memory: a row belongs to every window that has begun.
 
     for r, q:  y[r, q] = max_{k, l} x[r + k, q + l]   ->   for at:  row[q] = max_l x[at, q + l]
                                                                     y[r, q] = max(y[r, q], row[q]), r = at - 2 .. at
 
-What the windows hold so far stays in registers, and no row is folded twice along its lanes. Where every tap has a
-weight of its own, a row is loaded once and folded into each of the windows with that one's weights.
+What the windows hold so far stays in registers, and no row is reduced twice along its lanes. Where every tap has a
+weight of its own, a row is loaded once and added into each of the windows with that one's weights.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ...ir.plans.loop import SlidingWindows
 
 IDENTITIES = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 MOST_OPEN = 6  # windows that have begun: their vectors stay in registers
-MOST_TAPS = 9  # of a row's fold along the lanes, or down the rows of one column
+MOST_TAPS = 9  # of a row's reduction along the lanes, or down the rows of one column
 #: the same of windows with weights, and products of a row with all of them that are written out
 MOST_WEIGHTED_OPEN, MOST_PRODUCTS = 10, 128
 MOST_APART = 8  # lanes of neighbouring windows in memory
@@ -46,7 +46,7 @@ LEAST_LANES, LEAST_WEIGHTED_LANES = 16, 6
 
 def find_sliding_windows(node: Reduce) -> SlidingWindows | None:
     """The reduction as one over windows that overlap; None for any other, or where too much of it is open."""
-    if len(node.folds) != 1 or node.folds[0].op not in IDENTITIES or len(node.dims) < 2:
+    if len(node.reductions) != 1 or node.reductions[0].op not in IDENTITIES or len(node.dims) < 2:
         return None
     lanes = node.dims[-1]
     extent = lanes.extent.constant
@@ -65,11 +65,11 @@ def find_sliding_windows(node: Reduce) -> SlidingWindows | None:
 
 def _choice(node: Reduce) -> tuple[list[Expr], Expr]:
     """The conditions under which a value counts, and the value."""
-    (fold,) = node.folds
-    value, parts = fold.value, list[Expr]()
+    (reduction,) = node.reductions
+    value, parts = reduction.value, list[Expr]()
     while isinstance(value, Call) and value.op == "where":
         other = value.args[2]
-        if not isinstance(other, Const) or other.value != IDENTITIES[fold.op]:
+        if not isinstance(other, Const) or other.value != IDENTITIES[reduction.op]:
             break
         parts += conditions(value.args[0])
         value = value.args[1]
@@ -106,7 +106,7 @@ def _rolled(node: Reduce, row: Var, tap: Var, parts: Sequence[Expr], value: Expr
     )  # fmt: skip
     if windows.open > (MOST_WEIGHTED_OPEN if weighted else MOST_OPEN):
         return None
-    if weighted and not (node.folds[0].op == "sum" and _is_weighted(plain, weighted)):
+    if weighted and not (node.reductions[0].op == "sum" and _is_weighted(plain, weighted)):
         return None
     return _with_lanes(node, row, tap, windows, rest, plain)
 
@@ -145,7 +145,7 @@ def _place(value: Expr, row: Var, tap: Var) -> Index | None:
 def _with_lanes(
     node: Reduce, row: Var, tap: Var, windows: SlidingWindows, parts: Sequence[Expr], value: Expr
 ) -> SlidingWindows | None:
-    """The windows with the folds of one place: all in lanes that may lie outside, and what lies inside alone."""
+    """The windows with the reductions of one place: all in lanes that may lie outside, and what lies inside alone."""
     lanes = windows.lanes
     moving = [p for p in parts if lanes in p.vars()]
     bounds = [b for b in map(bound, moving) if b is not None]
@@ -168,14 +168,14 @@ def _with_lanes(
         return None
     dims = tuple(v for v in node.dims if v is not row)
 
-    def fold(choice: Sequence[Expr], e: Expr) -> Reduce:
-        (own,) = node.folds
+    def reduction(choice: Sequence[Expr], e: Expr) -> Reduce:
+        (own,) = node.reductions
         condition = conjunction(choice)
         other = Const(IDENTITIES[own.op], e.dtype)
         chosen = e if condition is None else Call("where", (condition, e, other), e.dtype)
-        return replace(node, dims=dims, rdims=rdims, folds=(replace(own, value=chosen),))
+        return replace(node, dims=dims, rdims=rdims, reductions=(replace(own, value=chosen),))
 
-    return replace(windows, inner=fold(rest, inner), edge=fold([*rest, *moving], value), inside=inside)
+    return replace(windows, inner=reduction(rest, inner), edge=reduction([*rest, *moving], value), inside=inside)
 
 
 def _inside(bounds: Sequence[Bound], lanes: Var, taps: Sequence[Var]) -> tuple[int, int] | None:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from ...ir.expr import Call, Expr
 from ...ir.index import ONE, Var
 from ...ir.nodes import Map, Nest, Reduce, Scan
-from ...ir.plans.loop import Form, Reduction
+from ...ir.plans.loop import Form, ReductionKind
 from .lane_bounds import MOST_APART, inside
-from .vector_axis import arg_loop, folds_columns, keeps_indices, vector_loop
+from .vector_axis import arg_loop, keeps_indices, reduces_columns, vector_loop
 
-#: elements of a window that are folded one by one, the windows side by side
+#: elements of a window that are reduced one by one, the windows side by side
 SHORT_WINDOW, LEAST = 16, 2
 
 
@@ -42,7 +42,7 @@ def stage_lanes(node: Map | Reduce, rows: int = 0) -> Var | None:
     window, last = found.extent.constant, node.dims[-1]
     if window is None or window >= SHORT_WINDOW or (last.extent.constant or SHORT_WINDOW) < LEAST:
         return found
-    near = all(_near(f.value, last) for f in node.folds)
+    near = all(_near(f.value, last) for f in node.reductions)
     return last if near and all(s.index.coefficient(last) == ONE for s in node.stores) else found
 
 
@@ -67,7 +67,7 @@ def scan_axes(node: Scan, form: Form) -> tuple[Var | None, ...]:
     return (node.step if form is Form.SCAN_LANES else None,)
 
 
-def reductions(node: Map | Reduce | Nest | Scan, vector: Sequence[Var | None]) -> tuple[Reduction | None, ...]:
+def reductions(node: Map | Reduce | Nest | Scan, vector: Sequence[Var | None]) -> tuple[ReductionKind | None, ...]:
     """How each stage reduces; empty for forms that say it."""
     stages = node.stages if isinstance(node, Nest) else (node,)
     if isinstance(node, Scan) or not vector:
@@ -75,10 +75,10 @@ def reductions(node: Map | Reduce | Nest | Scan, vector: Sequence[Var | None]) -
     return tuple(reduction(s, v) if isinstance(s, Reduce) else None for s, v in zip(stages, vector, strict=True))
 
 
-def reduction(node: Reduce, lanes: Var | None) -> Reduction:
-    """How a reduction with the lanes along a loop folds."""
+def reduction(node: Reduce, lanes: Var | None) -> ReductionKind:
+    """How a reduction with the lanes along a loop runs."""
     if keeps_indices(node):
-        return Reduction.PLACES
+        return ReductionKind.PLACES
     if lanes in node.rdims:
-        return Reduction.HORIZONTAL
-    return Reduction.COLUMNS if lanes is not None and folds_columns(node, lanes) else Reduction.VERTICAL
+        return ReductionKind.HORIZONTAL
+    return ReductionKind.COLUMNS if lanes is not None and reduces_columns(node, lanes) else ReductionKind.VERTICAL

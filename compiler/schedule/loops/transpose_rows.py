@@ -6,7 +6,7 @@ for i:I                                          for b:I/B
                                                    u[k, :] = f(t[k, :], m[:])
                                                    y[b*B + :, k] = u[k, :]            transposed back
 
-So no vector is filled in part, nothing is folded across the lanes, and what is computed for each row is computed for a
+So no vector is filled in part, nothing is reduced across the lanes, and what is computed for each row is computed for a
 vector of them. The last block may have fewer rows; its tiles are full all the same.
 """
 
@@ -39,13 +39,13 @@ from ..cost.estimates import is_long
 from .collapse import collapse
 from .column_blocks import last_as_one
 from .pipeline_columns import with_loop
-from .vector_axis import SCALAR_FOLDS, keeps_indices, reduces_contiguous
+from .vector_axis import SCALAR_REDUCTIONS, keeps_indices, reduces_contiguous
 
 #: elements of a row: fewer are picked out of whole vectors
 LEAST = 9
 #: what turning saves of a row, and what it costs of each of its elements, to and fro: steps of the row alone.
-#: a fold across the lanes; a place that is searched; a function of one number; a vector that is filled in part
-FOLD, SEARCH, FUNCTION, PART = 12, 75, 50, 14
+#: a reduction across the lanes; a place that is searched; a function of one number; a vector that is filled in part
+REDUCTION, SEARCH, FUNCTION, PART = 12, 75, 50, 14
 TO, TO_AND_FRO = 1.0, 1.5
 #: rows: fewer are not worth it; and of the last of several loops over them, which has blocks of its own
 LEAST_ROWS, LEAST_LAST = 256, 64
@@ -102,11 +102,14 @@ def _searches(stage: Stage) -> bool:
 def _worth(stages: Sequence[Stage], element: Var) -> bool:
     """Whether turning the rows costs less than what it saves."""
     length = element.extent.constant or 0
-    folds = [f for s in stages if isinstance(s, Reduce) for f in s.folds]
+    reductions = [f for s in stages if isinstance(s, Reduce) for f in s.reductions]
     ends = [s.value for stage in stages if element not in stage.dims for s in stage.stores]
-    inside = [*(f.value for f in folds), *(s.value for stage in stages if element in stage.dims for s in stage.stores)]
+    inside = [
+        *(f.value for f in reductions),
+        *(s.value for stage in stages if element in stage.dims for s in stage.stores),
+    ]
     written = any(s.buffer.kind != "local" for stage in stages if element in stage.dims for s in stage.stores)
-    saved = sum(SEARCH if f.op in SCALAR_FOLDS else FOLD for f in folds)
+    saved = sum(SEARCH if f.op in SCALAR_REDUCTIONS else REDUCTION for f in reductions)
     saved += FUNCTION * sum(map(is_long, ends))
     saved += PART if length % WIDEST_LANES and any(map(is_long, inside)) else 0
     return length >= LEAST and length * (TO_AND_FRO if written else TO) < saved

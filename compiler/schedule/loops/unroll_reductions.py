@@ -25,7 +25,7 @@ from ..fusion.inline import inlined
 from ..fusion.invert import invert
 from ..graph import NodeGraph, label
 from ..remarks import Remarks
-from .vector_axis import SCALAR_FOLDS
+from .vector_axis import SCALAR_REDUCTIONS
 
 #: elements that are few: as many as can be picked out of whole vectors
 MOST = 8
@@ -63,7 +63,7 @@ def _makers(graph: NodeGraph, node: Map | Reduce, count: Index) -> Iterator[Redu
 
 
 def _fits(node: Reduce, load: Load, count: Index) -> bool:
-    plain = len(node.stores) == 1 and all(f.op in OPERATORS and f.op not in SCALAR_FOLDS for f in node.folds)
+    plain = len(node.stores) == 1 and all(f.op in OPERATORS and f.op not in SCALAR_REDUCTIONS for f in node.reductions)
     return (
         plain
         and product(v.extent for v in node.rdims) == count

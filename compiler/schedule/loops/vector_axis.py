@@ -10,10 +10,10 @@ from ...ir.expr import Expr, Load
 from ...ir.index import ONE, Index, Indirect, Var, product
 from ...ir.nodes import Map, Reduce
 
-#: folds that keep a position: one lane at a time
-SCALAR_FOLDS = ("argmax", "argmin")
-#: folds of which those of pieces make no whole; nor are they taken to pieces by lanes or pipeline stages
-WHOLE_FOLDS = (*SCALAR_FOLDS, "spread")
+#: reductions that keep a position: one lane at a time
+SCALAR_REDUCTIONS = ("argmax", "argmin")
+#: reductions of which those of pieces make no whole; nor are they taken to pieces by lanes or pipeline stages
+WHOLE_REDUCTIONS = (*SCALAR_REDUCTIONS, "spread")
 LEAST_LANES = 8
 #: a reduction of fewer rows of memory than this keeps its accumulators in registers
 LEAST_ROWS = 16
@@ -23,16 +23,16 @@ LEAST_CROSSED = 4
 
 
 def keeps_indices(node: Reduce) -> bool:
-    """Whether a fold of the node keeps a position."""
-    return any(f.op in SCALAR_FOLDS for f in node.folds)
+    """Whether a reduction of the node keeps a position."""
+    return any(f.op in SCALAR_REDUCTIONS for f in node.reductions)
 
 
-def folds_whole(node: Reduce) -> bool:
-    """Whether a fold of the node cannot be made of those of pieces."""
-    return any(f.op in WHOLE_FOLDS for f in node.folds)
+def reduces_whole(node: Reduce) -> bool:
+    """Whether a reduction of the node cannot be made of those of pieces."""
+    return any(f.op in WHOLE_REDUCTIONS for f in node.reductions)
 
 
-def folds_columns(node: Reduce, vector: Var | None) -> bool:
+def reduces_columns(node: Reduce, vector: Var | None) -> bool:
     """Many rows of memory that lie across the lanes."""
     rows = product(v.extent for v in node.rdims).constant
     return vector in node.dims and bool(node.rdims) and (rows is None or rows >= LEAST_ROWS)
@@ -58,11 +58,11 @@ def arg_loop(node: Map | Reduce) -> Var | None:
     """The loop over the lanes of an argmax or argmin over one loop: that one, or the last kept one; None for others."""
     if not isinstance(node, Reduce) or vector_loop(node) is not None or len(node.rdims) != 1:
         return None
-    if any(DTYPES[f.value.dtype].compute == "bool" for f in node.folds):
+    if any(DTYPES[f.value.dtype].compute == "bool" for f in node.reductions):
         return None
     (reduced,) = node.rdims
     for var in (reduced, *node.dims[-1:]):
-        places = _places(f.value for f in node.folds)
+        places = _places(f.value for f in node.reductions)
         steps = [index.coefficient(var) for index in places]
         dense = all(step is not None and (not step.terms or step == ONE) for step in steps) and ONE in steps
         if dense and _store_allows(node, var) and (var.extent.constant or LEAST_LANES) >= LEAST_LANES:
@@ -71,7 +71,7 @@ def arg_loop(node: Map | Reduce) -> Var | None:
 
 
 def reduces_contiguous(node: Reduce) -> bool:
-    """The lanes run along the reduced dimension: a row is folded at a time."""
+    """The lanes run along the reduced dimension: a row is reduced at a time."""
     return vector_loop(node) in node.rdims
 
 
@@ -101,11 +101,11 @@ def _score(node: Map | Reduce, var: Var) -> int:
 
 
 def _accessed(node: Map | Reduce) -> Sequence[Index]:
-    """What the node reads; what a reduction reads once it has folded a row, each place once."""
+    """What the node reads; what a reduction reads once it has reduced a row, each place once."""
     if not isinstance(node, Reduce):
         return _places(node.expressions())
     finished = dict.fromkeys(ld for s in node.stores for ld in s.value.loads)
-    return [*_places(f.value for f in node.folds), *(ld.index for ld in finished)]
+    return [*_places(f.value for f in node.reductions), *(ld.index for ld in finished)]
 
 
 def _places(expressions: Iterable[Expr]) -> Sequence[Index]:

@@ -1,4 +1,4 @@
-"""Reductions in which every lane folds for itself: unrolling, strips of rows, whole windows, fetches."""
+"""Reductions in which every lane reduces for itself: unrolling, strips of rows, whole windows, fetches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, IndexValue
 from ...ir.index import ONE, ZERO, Var, of, product
 from ...ir.lanes import depends
-from ...ir.nodes import Fold, Map, Nest, Reduce, Scan
-from ...ir.plans.loop import LoopPlan, Prefetch, Reduction, VerticalPlan
+from ...ir.nodes import Map, Nest, Reduce, Reduction, Scan
+from ...ir.plans.loop import LoopPlan, Prefetch, ReductionKind, VerticalPlan
 from ...machine.cpu import ROWS_AHEAD
 from .bound_tightening import trim
 from .interleaved_streams import in_memory, widest
@@ -18,7 +18,7 @@ from .prefetch import prefetches, stream_prefetches
 
 #: iterations of short loops that are unrolled
 MOST_UNROLLED = 16
-#: elements of rows that are folded in their order, and iterations that are worth it
+#: elements of rows that are reduced in their order, and iterations that are worth it
 LEAST_STRIP, MOST_STRIP, STRIP_ITERATIONS = 16, 64, 4
 #: elements of a row that is a stream of windows
 LONG_ROW = 4096
@@ -32,14 +32,14 @@ NEIGHBOURS = (2, 4, 8)
 
 
 def vertical_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[VerticalPlan | None, ...]:
-    """The plan of each stage in which every lane folds for itself; of the blocks of transposed rows too."""
+    """The plan of each stage in which every lane reduces for itself; of the blocks of transposed rows too."""
     if plan.transposed is not None:
         pairs = plan.transposed.stages
         return tuple(_of_transposed(stage, lane) if isinstance(stage, Reduce) else None for stage, lane in pairs)
     stages = node.stages if isinstance(node, Nest) else (node,)
     kinds = zip(stages, plan.vector, plan.reduction, strict=True) if plan.reduction else ()
     return tuple(
-        vertical_plan(stage, lanes) if isinstance(stage, Reduce) and kind is Reduction.VERTICAL else None
+        vertical_plan(stage, lanes) if isinstance(stage, Reduce) and kind is ReductionKind.VERTICAL else None
         for stage, lanes, kind in kinds
     )
 
@@ -47,15 +47,15 @@ def vertical_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[Ve
 def _of_transposed(node: Reduce, lane: Var) -> VerticalPlan:
     """Sums of transposed rows are taken in parts, so that they keep their digits."""
     found = vertical_plan(node, lane)
-    sums = any(f.op == "sum" for f in node.folds) and len(found.inside.rdims) == 1
+    sums = any(f.op == "sum" for f in node.reductions) and len(found.inside.rdims) == 1
     return replace(found, part=SUMMED if sums else 0)
 
 
 def vertical_plan(node: Reduce, lanes: Var | None) -> VerticalPlan:
-    """How a reduction folds whose lanes fold for themselves; None: one element at a time."""
+    """How a reduction runs whose lanes reduce for themselves; None: one element at a time."""
     unroll = _unrolled(node.rdims)
     inside = trim(node, lanes)
-    if any(isinstance(f.value, Call) and f.value.op == "where" for f in inside.folds):
+    if any(isinstance(f.value, Call) and f.value.op == "where" for f in inside.reductions):
         unroll = (0,) * len(unroll)  # a choice in each iteration is long
     if lanes is None:
         return VerticalPlan(inside, unroll)
@@ -74,16 +74,16 @@ def vertical_plan(node: Reduce, lanes: Var | None) -> VerticalPlan:
 def _neighbours(node: Reduce, lanes: Var) -> int | None:
     """The reduced loop whose windows are whole vectors of memory; None: there is none."""
     loops = range(len(node.rdims))
-    return next((i for i in loops if all(_side_by_side(f, lanes, node.rdims[i]) for f in node.folds)), None)
+    return next((i for i in loops if all(_side_by_side(f, lanes, node.rdims[i]) for f in node.reductions)), None)
 
 
-def _side_by_side(fold: Fold, vector: Var, tap: Var) -> bool:
-    """Whether the fold's windows along `tap` lie one behind the other, and each is read whole."""
-    if tap.extent.constant not in NEIGHBOURS or DTYPES[fold.value.dtype].compute != "f32":
+def _side_by_side(reduction: Reduction, vector: Var, tap: Var) -> bool:
+    """Whether the reduction's windows along `tap` lie one behind the other, and each is read whole."""
+    if tap.extent.constant not in NEIGHBOURS or DTYPES[reduction.value.dtype].compute != "f32":
         return False
-    if any(isinstance(e, IndexValue) or (isinstance(e, Call) and e.op == "where") for e in fold.value.walk()):
+    if any(isinstance(e, IndexValue) or (isinstance(e, Call) and e.op == "where") for e in reduction.value.walk()):
         return False
-    loads = fold.value.loads
+    loads = reduction.value.loads
     return bool(loads) and all(
         ld.index.coefficient(vector) == tap.extent and ld.index.coefficient(tap) == ONE for ld in loads
     )
@@ -91,7 +91,7 @@ def _side_by_side(fold: Fold, vector: Var, tap: Var) -> bool:
 
 def _prefetches(node: Reduce, vector: Var, strips: bool) -> tuple[Prefetch, ...]:
     """Fetches of what follows in memory on rows that are read in order, or on windows of a long row."""
-    values = [f.value for f in node.folds]
+    values = [f.value for f in node.reductions]
     if strips:
         return stream_prefetches(vector, values, node.rdims[-1], node.dims)
     if (vector.extent.constant or 0) < LONG_ROW or len(node.rdims) != 1:
@@ -100,9 +100,9 @@ def _prefetches(node: Reduce, vector: Var, strips: bool) -> tuple[Prefetch, ...]
 
 
 def _plane_prefetches(node: Reduce, vector: Var) -> tuple[Prefetch, ...]:
-    """Fetches of what follows on each of many long rows that are folded together; of sums the hardware does."""
-    values = [f.value for f in node.folds]
-    if len(node.rdims) != 1 or all(f.op == "sum" for f in node.folds) or (vector.extent.constant or 0) < LONG_ROW:
+    """Fetches of what follows on each of many long rows that are reduced together; of sums the hardware does."""
+    values = [f.value for f in node.reductions]
+    if len(node.rdims) != 1 or all(f.op == "sum" for f in node.reductions) or (vector.extent.constant or 0) < LONG_ROW:
         return ()
     (row,) = node.rdims
     loads = [load for v in values for load in v.loads]
@@ -130,7 +130,7 @@ def _in_order(node: Reduce, vector: Var) -> bool:
     length, iterations = vector.extent.constant or 0, product(v.extent for v in node.rdims).constant
     if not LEAST_STRIP <= length <= MOST_STRIP or not node.rdims or (iterations or STRIP_ITERATIONS) < STRIP_ITERATIONS:
         return False
-    loads = [ld for f in node.folds for ld in f.value.loads if depends(ld.index, vector)]
+    loads = [ld for f in node.reductions for ld in f.value.loads if depends(ld.index, vector)]
     steps = [ld.index.coefficient(node.rdims[-1]) for ld in loads]
     near = all(s is not None and length <= (s.constant or 0) <= APART * length for s in steps)
     return bool(loads) and near and all(ld.index.coefficient(vector) == ONE for ld in loads)

@@ -15,7 +15,7 @@ from .interleaved_streams import widest
 from .prefetch import prefetches, stream_prefetches
 
 LEAST_WALKS = 64  # of a kernel that threads share
-LEAST_WINDOWS, MOST_WINDOWS = 8, 64  # of a walk: the first rows of one are folded by that before it as well
+LEAST_WINDOWS, MOST_WINDOWS = 8, 64  # of a walk: the first rows of one are reduced by that before it as well
 LEAST_OVERLAPS = 6  # of a walk: times as many windows as are open where it begins
 NEAR_PLACE = 256  # bytes of a place whose lines are fetched in the order of memory
 STRIP_BYTES = 12288  # of the rows of a strip of columns, which the next rows of the result read again
@@ -40,7 +40,7 @@ def window_walk(node: Reduce, windows: SlidingWindows, nontemporal: Collection[B
 def _stream(windows: SlidingWindows, outer: Sequence[Var]) -> tuple[Prefetch, ...]:
     """What follows in memory on what a place of a walk reads."""
     first: dict[Atom, Index] = dict.fromkeys(windows.inner.rdims, ZERO)
-    return stream_prefetches(windows.lanes, (f.value for f in windows.inner.folds), windows.at, outer, first)
+    return stream_prefetches(windows.lanes, (f.value for f in windows.inner.reductions), windows.at, outer, first)
 
 
 def _fetched(
@@ -55,7 +55,7 @@ def _fetched(
     if windows.inner.rdims != (across,):
         return ()
     assert across is not None
-    following, values, lanes = outer[-1], [f.value for f in windows.inner.folds], windows.lanes
+    following, values, lanes = outer[-1], [f.value for f in windows.inner.reductions], windows.lanes
     new, width = _read_anew(windows, across), (lanes.extent.constant or 1) * widest(values)
     moved: list[dict[Atom, Index]] = [
         {following: of(following) + 1, across: across.extent - back} for back in range(new, 0, -1)
@@ -84,7 +84,7 @@ def _across(windows: SlidingWindows, outer: Sequence[Var]) -> Var | None:
 
 def _lie_along(node: Reduce, row: Var, tap: Var) -> bool:
     """Whether windows along a loop, which the tap walks through, overlap or lie side by side."""
-    for load in node.folds[0].value.loads:
+    for load in node.reductions[0].value.loads:
         if any(isinstance(a, Binary) and {row, tap} <= a.a.vars() | a.b.vars() for a in load.index.atoms()):
             return True
         apart, near = load.index.coefficient(row), load.index.coefficient(tap)
@@ -102,7 +102,7 @@ def _block(
     count = windows.row.extent.constant or MOST_WINDOWS
     if across is not None and _read_anew(windows, across) == 1 and all(s.buffer in nontemporal for s in node.stores):
         taps = math.prod(v.extent.constant or 1 for v in windows.inner.rdims) + 1
-        column = taps * (windows.lanes.extent.constant or 1) * DTYPES[node.folds[0].value.dtype].size
+        column = taps * (windows.lanes.extent.constant or 1) * DTYPES[node.reductions[0].value.dtype].size
         return min(count, max(LEAST_WINDOWS, STRIP_BYTES // (column * windows.step)))
     walks = math.prod(v.extent.constant or 1 for v in outer)
     size = max(LEAST_WINDOWS, -(-count * walks // LEAST_WALKS))

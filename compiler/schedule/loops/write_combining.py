@@ -37,8 +37,8 @@ class Stage:
 
     def loops(self, rows: Sequence[Var]) -> list[Var]:
         """Those within a row."""
-        folded = self.node.rdims if isinstance(self.node, Reduce) else ()
-        return [*self.written(rows), *folded]
+        reduced = self.node.rdims if isinstance(self.node, Reduce) else ()
+        return [*self.written(rows), *reduced]
 
     def written(self, rows: Sequence[Var]) -> list[Var]:
         """Those of them that what is stored has."""

@@ -8,20 +8,22 @@ from .kernel import KernelView, TunedKernel
 from .loops import CombinedRow, Lanes, LocalView, Loop, MapStage, RowsView
 from .reductions import (
     ArgColumns,
-    ArgFold,
+    ArgReduction,
     ArgRow,
-    ColumnFold,
-    FoldView,
-    LaneFold,
-    RowFold,
+    ColumnReduction,
+    HorizontalReduction,
+    ReductionView,
     RowOfWindows,
     SpreadColumns,
+    VerticalReduction,
 )
 from .scans import ScanColumns, ScanRow, ScanStage
 from .transposes import TransposeIn, TransposeOut
 
-Fold = RowFold | LaneFold | ColumnFold | SpreadColumns | ArgFold | ArgRow | ArgColumns
-Stage = MapStage | Fold | ScanStage | ScanRow | ScanColumns | TransposeIn | TransposeOut
+ReductionStage = (
+    HorizontalReduction | VerticalReduction | ColumnReduction | SpreadColumns | ArgReduction | ArgRow | ArgColumns
+)
+Stage = MapStage | ReductionStage | ScanStage | ScanRow | ScanColumns | TransposeIn | TransposeOut
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class SampleKernel(TunedKernel):
     sample: Loop
     walk: Loop
     work: str  # elements of a sample
-    folds: tuple[Stage, ...]  # of a turn of the walk
+    reductions: tuple[Stage, ...]  # of a turn of the walk
     ends: tuple[Stage, ...]  # of a sample, behind its walk
     last: Stage  # of a turn of the walk, of the sample before
     locals: tuple[LocalView, ...] = ()
@@ -75,14 +77,14 @@ class SampleKernel(TunedKernel):
 
 @dataclass(frozen=True)
 class RowStreamKernel(TunedKernel):
-    """A fold of each row, with the places of its best values or without; some rows at a time that lie far apart, or
-    one after the other."""
+    """A reduction of each row, with the places of its best values or without; some rows at a time that lie far apart,
+    or one after the other."""
 
     rows: tuple[Loop, ...]  # the parallel loops, flattened to one
     count: str
     work: str  # elements of a row
-    best: RowFold  # the folds, and those of the positions as NAME_best; it has neither kept loops nor outer ones
-    positions: tuple[FoldView, ...]
+    best: HorizontalReduction  # those of the positions too, as NAME_best; it has neither kept loops nor outer ones
+    positions: tuple[ReductionView, ...]
     finish: tuple[str, ...]
     walk: str  # each_stream_of_rows or each_row_in_order of loops.h
 
@@ -116,7 +118,7 @@ class WindowKernel(TunedKernel):
     size: str  # places of a walk
     lanes: str
     inside: tuple[int, int]
-    fold: FoldView
+    reduction: ReductionView
     inner: RowOfWindows
     edge: RowOfWindows
     full: tuple[str, ...]  # the end of a window, whole vectors and the last lanes

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from .kernel import TunedKernel
 from .loops import CombinedRow, Lanes, LocalView, Loop
-from .reductions import FoldView
+from .reductions import ReductionView
 
 
 @dataclass(frozen=True)
 class ColumnEnd:
-    """What is stored for the columns of a block at the end of a phase; folds: accumulators that it reads."""
+    """What is stored for the columns of a block at the end of a phase; reductions: accumulators that it reads."""
 
-    folds: tuple[FoldView, ...]
+    reductions: tuple[ReductionView, ...]
     lines: tuple[str, ...]
 
 
@@ -38,13 +38,14 @@ class ComingRegion:
 
 @dataclass(frozen=True)
 class ColumnStage:
-    """A part of the work on a block of columns: `lines` for a vector of a row, then into the folds, then the ends."""
+    """A part of the work on a block of columns: `lines` for a vector of a row, then into the reductions, then the
+    ends."""
 
     number: int
     rows: tuple[Loop, ...]  # the loops over its blocks
     next: ComingRegion  # fetched meanwhile
     lines: tuple[str, ...]
-    folds: tuple[FoldView, ...]
+    reductions: tuple[ReductionView, ...]
     ends: tuple[ColumnEnd, ...]
 
 
@@ -59,7 +60,7 @@ class PipelinedColumnsKernel(TunedKernel):
     work: str  # elements of a region
     row: Loop  # of a block
     lane: Loop  # the columns of a block, whole vectors
-    rows: int  # rows whose folds are folded in their turn
+    rows: int  # rows whose sums are added up together
     lines: int  # lines of memory that are walked down together
     pipeline_stages: tuple[ColumnStage, ...]
     locals: tuple[LocalView, ...]
@@ -68,12 +69,12 @@ class PipelinedColumnsKernel(TunedKernel):
 
 @dataclass(frozen=True)
 class PipelinedRowStage:
-    """A part of the work on a row: `lanes` for its vectors, then into the folds, then what the row has come to."""
+    """A part of the work on a row: `lanes` for its vectors, then into the reductions, then what the row has come to."""
 
     number: int
     rows: tuple[Loop, ...]  # the loops over its rows
     lanes: Lanes
-    folds: tuple[FoldView, ...]
+    reductions: tuple[ReductionView, ...]
     ends: tuple[tuple[str, ...], ...]
 
 
@@ -85,7 +86,7 @@ class PipelinedRowsKernel(TunedKernel):
     work: str  # elements of a row, once for each pipeline stage
     lanes: Loop  # along a row
     whole: bool  # a row is a multiple of the longest vector
-    piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
+    piece: int  # elements that four accumulators take before they are added up themselves; 0: all
     pipeline_stages: tuple[PipelinedRowStage, ...]
     locals: tuple[LocalView, ...]
     streams: tuple[str, ...] = ()  # conditions for non-temporal stores

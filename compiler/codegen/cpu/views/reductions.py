@@ -14,8 +14,8 @@ def in_memory(scalar: str) -> str:
 
 
 @dataclass(frozen=True)
-class FoldView:
-    """One accumulator: C++ vector and scalar types, start value, and the functions that fold."""
+class ReductionView:
+    """One accumulator: C++ vector and scalar types, start value, and the functions that combine."""
 
     name: str
     vector: str  # "vf32"
@@ -41,27 +41,27 @@ class FoldView:
     def take(self, value: str, a: str = "") -> str:
         """The accumulator `a` (the view's own when empty) with one more value."""
         a = a or self.name
-        return f"fma({value}, {a})" if self.products else self.fold(a, value)
+        return f"fma({value}, {a})" if self.products else self.combine(a, value)
 
-    def fold(self, a: str, x: str, nested: bool = False) -> str:
+    def combine(self, a: str, x: str, nested: bool = False) -> str:
         """Two accumulators as one."""
         text = self.step.format(a=a, x=x)
         return f"({text})" if nested and not self.step.endswith(")") else text
 
 
 @dataclass(frozen=True)
-class RowFold:
-    """A reduction along the lanes: several accumulators, folded at the end, then scalar stores."""
+class HorizontalReduction:
+    """A reduction along the lanes: several accumulators, combined at the end, then scalar stores."""
 
     loops: tuple[Loop, ...]  # kept loops around it
     outer: tuple[Loop, ...]  # reduced loops around the vector loop
     lanes: Lanes
-    folds: tuple[FoldView, ...]
+    reductions: tuple[ReductionView, ...]
     finish: tuple[str, ...]
-    piece: int  # elements that four accumulators fold before they are folded themselves; 0: all
+    piece: int  # elements that four accumulators take before they are added up themselves; 0: all
     streams: int = 0  # elements at the beginning of the row that are read as four streams of memory at a time
     stream: int = 0  # elements of a stream
-    form: str = "row_fold"
+    form: str = "horizontal_reduction"
 
     @property
     def elements(self) -> int | str:
@@ -96,29 +96,29 @@ class Neighbours:
     each: int
     lane: str
     outer: tuple[Loop, ...]  # the other reduced loops
-    folds: tuple[FoldView, ...]
+    reductions: tuple[ReductionView, ...]
     pre: tuple[str, ...]
     full: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class LaneFold:
+class VerticalReduction:
     """A reduction with the lanes along a kept loop (or none): accumulators are vectors (or scalars)."""
 
     loops: tuple[Loop, ...]
     outer: tuple[Loop, ...]  # reduced loops
     lanes: Lanes | None  # the kept vector loop: pre is empty, full and part finish the elements
-    folds: tuple[FoldView, ...]
+    reductions: tuple[ReductionView, ...]
     pre: tuple[str, ...]  # statements inside the reduced loops: scalar, full and part
     full: tuple[str, ...]
     part: tuple[str, ...]
     scalar: tuple[str, ...]  # the end without lanes
-    part_of: int = 0  # turns of the one reduced loop that are folded by themselves, so that sums keep their digits
+    part_of: int = 0  # iterations of the one reduced loop that are summed by themselves, so that sums keep their digits
     strips: bool = False  # all vectors of a row are in registers, while the reduced loops go on
     neighbours: Neighbours | None = None  # whole vectors of windows
     overlaps: bool = False  # the last vector ends with the row, and writes some lanes of the one before it again
     fetched: tuple[str, ...] = ()  # fetches of what follows: once a vector of a row in a strip, else once a vector
-    form: str = "lane_fold"
+    form: str = "vertical_reduction"
 
 
 @dataclass(frozen=True)
@@ -133,21 +133,21 @@ class Weights:
 
 @dataclass(frozen=True)
 class RowOfWindows:
-    """What one place of a walk adds to the windows that it lies in: a fold in registers."""
+    """What one place of a walk adds to the windows that it lies in: a reduction in registers."""
 
     outer: tuple[Loop, ...]  # reduced loops
     turns: tuple[Loop, ...]  # those of them whose turns differ from walk to walk, NAME_count
-    folds: tuple[FoldView, ...]  # one
+    reductions: tuple[ReductionView, ...]  # one
     pre: tuple[str, ...]  # statements inside the reduced loops: scalar, full and part
     full: tuple[str, ...]
     part: tuple[str, ...]
     prefetch: tuple[str, ...]  # fetches what the next row's windows read
-    weight: Weights | None = None  # the fold is a sum of products, of which the value is one factor
+    weight: Weights | None = None  # the reduction is a sum of products, of which the value is one factor
 
 
 @dataclass(frozen=True)
 class Walk:
-    """How some rows of memory are folded into a vector of accumulators while that is in registers."""
+    """How some rows of memory are added into a vector of accumulators while that is in registers."""
 
     function: str  # of loops.h
     rows: int
@@ -157,18 +157,18 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class ColumnFold:
+class ColumnReduction:
     """A long reduction with the lanes along a kept loop: rows of memory are added to a block of accumulators.
 
-    The lanes run from `first` to `last`, `columns` at a time; folds of `rows` rows are folded in their turn, so that
-    sums keep their digits.
+    The lanes run from `first` to `last`, `columns` at a time; the results of `rows` rows are combined in their turn, so
+    that sums keep their digits.
     """
 
     loops: tuple[Loop, ...]
     outer: tuple[Loop, ...]  # reduced loops around the rows
     row: Loop
     lanes: Lanes  # the kept vector loop: full and part finish the elements
-    folds: tuple[FoldView, ...]
+    reductions: tuple[ReductionView, ...]
     full: tuple[str, ...]  # statements of a row's vector
     part: tuple[str, ...]
     first: str
@@ -177,7 +177,7 @@ class ColumnFold:
     rows: int
     walk: Walk
     apart: bool = False  # rows lie far apart in memory: few groups of them are walked together
-    form: str = "column_fold"
+    form: str = "column_reduction"
 
     @property
     def direct(self) -> bool:
@@ -202,7 +202,7 @@ class SpreadColumns:
     loops: tuple[Loop, ...]
     row: Loop
     lanes: Lanes  # the kept vector loop: full finishes the elements
-    fold: FoldView
+    reduction: ReductionView
     full: tuple[str, ...]  # statements of a row's vector
     columns: int
     size: int  # bytes of an element that is fetched
@@ -211,17 +211,17 @@ class SpreadColumns:
 
 
 @dataclass(frozen=True)
-class ArgFold:
+class ArgReduction:
     """argmax or argmin: one lane at a time, the first of equal values, NaN before all."""
 
     loops: tuple[Loop, ...]
     outer: tuple[Loop, ...]
-    folds: tuple[FoldView, ...]
-    positions: tuple[FoldView, ...]
+    reductions: tuple[ReductionView, ...]
+    positions: tuple[ReductionView, ...]
     place: str  # the flat position in the reduced loops
     pre: tuple[str, ...]
     scalar: tuple[str, ...]
-    form: str = "arg_fold"
+    form: str = "arg_reduction"
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,9 @@ class ArgRow:
     """argmax or argmin of a row: its largest value by lanes, then the first place that holds it."""
 
     loops: tuple[Loop, ...]
-    best: RowFold  # the folds, and those of the positions as NAME_best
+    best: HorizontalReduction  # the reductions, and those of the positions as NAME_best
     lanes: Lanes
-    positions: tuple[FoldView, ...]
+    positions: tuple[ReductionView, ...]
     finish: tuple[str, ...]
     form: str = "arg_row"
 
@@ -246,8 +246,8 @@ class ArgColumns:
     loops: tuple[Loop, ...]
     row: Loop
     lanes: Lanes  # the kept vector loop: full and part finish the elements
-    folds: tuple[FoldView, ...]
-    positions: tuple[FoldView, ...]
+    reductions: tuple[ReductionView, ...]
+    positions: tuple[ReductionView, ...]
     full: tuple[str, ...]
     part: tuple[str, ...]
     first: str

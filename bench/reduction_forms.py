@@ -1,4 +1,4 @@
-"""More forms that kernels_loops.py times: folds, scans and norms as models of other kinds have them."""
+"""More forms that kernels_loops.py times: reductions, scans and norms as models of other kinds have them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from loop_forms import Form, of_last
 from torch.nn import functional as F
 
 
-def folds(megabytes: int) -> list[Form]:
+def reductions(megabytes: int) -> list[Form]:
     """Reductions over any dimensions, scans and norms; float32 tensors of about `megabytes` MiB."""
     n = megabytes << 18  # elements
     x = torch.randn(n // 4096, 4096)
@@ -91,7 +91,7 @@ def folds(megabytes: int) -> list[Form]:
 
 
 def of_short_rows(x: torch.Tensor) -> list[Form]:
-    """What is folded, searched and written of rows that fill few vectors."""
+    """What is reduced, searched and written of rows that fill few vectors."""
     width = x.shape[-1]
     return [
         Form(f"largest of {width}", lambda a: a.amax(-1), (x,)),
