@@ -140,10 +140,15 @@ def compile_command(
         int | None, typer.Option("--jobs", "-j", help="C++ compilers at once. Default: one per core.")
     ] = None,
     task: Annotated[
-        str | None, typer.Option("--task", help="SOURCE is a model's folder; text-generation or embedding.")
+        str | None,
+        typer.Option("--task", help="SOURCE is a model's folder or GGUF file; text-generation or embedding."),
     ] = None,
     max_length: Annotated[
         int | None, typer.Option("--max-length", help="Tokens of a text. Default: the model's own, at most 4096.")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option("--tokenizer", metavar="FILE", help="With --task: a tokenizer.json instead of the model's own."),
     ] = None,
     max_batch: Annotated[int | None, typer.Option("--max-batch", help="Texts generated at once. Default: 1.")] = None,
     as_json: Json = False,
@@ -172,9 +177,9 @@ def compile_command(
 
         with stdout_to_stderr(as_json):
             path = compile_task(
-                task, source, out=out, max_length=max_length, max_batch=max_batch, dtype=dtype, target=target,
-                verify=verify, strict=strict, threads=threads, options=_with_tf32(settings, tf32), name=name,
-                cache_dir=cache_dir, jobs=jobs, dump=dump, observers=observers, quantize=quantize,
+                task, source, out=out, max_length=max_length, max_batch=max_batch, tokenizer=tokenizer, dtype=dtype,
+                target=target, verify=verify, strict=strict, threads=threads, options=_with_tf32(settings, tf32),
+                name=name, cache_dir=cache_dir, jobs=jobs, dump=dump, observers=observers, quantize=quantize,
                 quantize_skip=quantize_skip or (), max_error=max_error,
                 unused={
                     "--input": inputs, "--dynamic": dynamic, "--specialize": specialize, "--tune": tune, "--lock": lock,
@@ -183,8 +188,8 @@ def compile_command(
             )  # fmt: skip
         _report_compile(path, timing, perf_counter() - start, as_json, verbose)
         return
-    if max_length is not None or max_batch is not None:
-        raise CompileError("--max-length and --max-batch go with --task text-generation")
+    if max_length is not None or max_batch is not None or tokenizer is not None:
+        raise CompileError("--max-length, --max-batch and --tokenizer go with --task text-generation")
     options = CompileOptions.of(
         target=target, dtype=dtype, mode=mode.value, tune=tune, lock=lock, verify=verify, strict=strict,
         threads=threads, options=_with_tf32(settings, tf32), cache_dir=cache_dir, jobs=jobs, dump=dump,

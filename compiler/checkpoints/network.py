@@ -19,7 +19,7 @@ from .methods import Method, method_of
 from .modules import PackedEmbedding, PackedLinear
 from .weights import PackedWeight, refused
 
-__all__ = ["Checkpoint", "check_folder", "empty_network", "fill", "load_folder"]
+__all__ = ["Checkpoint", "check_finite", "check_folder", "empty_network", "fill", "load_folder"]
 
 _NAMED = 8  # tensors that an error names
 #: tensors that old checkpoints hold and no network reads
@@ -49,6 +49,8 @@ def load_folder(folder: Path, config: Any, auto_class: Any, dtype: torch.dtype |
         method = method_of(about, tensors)
         network = empty_network(config, auto_class, own)
         fill(network, _Folder(tensors, method, about), own, f"'{folder}'")
+        if not hasattr(network, "quantised"):
+            raise CompileError(f"'{folder}' says that its weights are quantised, but holds no layer of integers")
         _check_left(tensors, method, network, folder)
     return network
 
@@ -118,7 +120,7 @@ class _Folder(Checkpoint):
 
 
 def fill(network: Any, checkpoint: Checkpoint, dtype: torch.dtype, place: str) -> None:
-    """Gives a network the weights of a checkpoint. `network.quantised` then says what was taken, for a person.
+    """Gives a network the weights of a checkpoint. `network.quantised` then says which are integers, for a person.
 
     Raises:
         CompileError: a tensor is missing, of another shape, or a layer's integers cannot be read.
@@ -132,8 +134,6 @@ def fill(network: Any, checkpoint: Checkpoint, dtype: torch.dtype, place: str) -
                 formats[weight.format] += 1
                 bias = checkpoint.floats(f"{name}.bias")
                 network.set_submodule(name, _layer(name, module, weight, bias, dtype))
-    if not formats:
-        raise CompileError(f"{place} says that its weights are quantised, but holds no layer of integers")
     missing = [name for name in _own_tensors(network) if not _set(network, name, checkpoint.floats(name), dtype)]
     _tie(network, missing)
     if missing:
@@ -143,7 +143,10 @@ def fill(network: Any, checkpoint: Checkpoint, dtype: torch.dtype, place: str) -
             hint="The checkpoint is of another model, or incomplete.",
         )
     network.requires_grad_(False)
-    network.quantised = f"{checkpoint.title}: {', '.join(f'{n} layers of {form}' for form, n in formats.most_common())}"
+    if formats:
+        network.quantised = (
+            f"{checkpoint.title}: {', '.join(f'{n} layers of {form}' for form, n in formats.most_common())}"
+        )
 
 
 def _layer(name: str, module: nn.Module, weight: PackedWeight, bias: Tensor | None, dtype: torch.dtype) -> nn.Module:
@@ -161,6 +164,12 @@ def _check_scales(layer: str, weight: PackedWeight) -> None:
     wrong = int((~torch.isfinite(weight.scales.float()) | (weight.scales == 0)).sum())
     if wrong:
         raise refused(layer, f"{wrong} of its {weight.scales.numel()} scales are zero, NaN or infinite")
+
+
+def check_finite(name: str, tensor: Tensor) -> None:
+    """Raises CompileError for a tensor of NaN or infinity."""
+    if not bool(torch.isfinite(tensor).all()):
+        raise CompileError(f"the tensor '{name}' holds NaN or infinity")
 
 
 def _own_tensors(network: nn.Module) -> list[str]:

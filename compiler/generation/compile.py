@@ -61,8 +61,8 @@ def compile_generation(
     generation_config.json.
 
     Args:
-        model: a local folder in Hugging Face's form (config.json, safetensors, tokenizer.json), or a causal language
-            model of transformers.
+        model: a local folder in Hugging Face's form (config.json, safetensors, tokenizer.json), whose weights may be
+            quantised, a GGUF file, or a causal language model of transformers.
         out: the file to write. It appears whole or not at all.
         max_length: tokens of a text, prompt and answer together; None: what the model was made for, at most 4096.
         max_batch: texts that are generated at once.
@@ -70,7 +70,7 @@ def compile_generation(
         dtype: the dtype to compute in (a torch dtype, or "f32", "bf16", "f16"); None: that of the weights.
         quantize, quantize_skip, max_error: as in mycc.compile; "int4" or "int8" stores the weights of linear layers
             and of the embedding as integers.
-        tokenizer: a tokenizer.json, for a model that is not a folder.
+        tokenizer: a tokenizer.json, or the folder of one, instead of the model's own.
         target, verify, strict, threads, options, name, cache_dir, jobs, dump, progress: as in mycc.compile.
         observers: more of them.
 
@@ -93,7 +93,7 @@ def compile_generation(
         whole = "cuda" in checked.families  # there a size that depends on a value has the host wait
         in_dtype = None if checked.dtype is None else to_torch(checked.dtype)
         with running_stage(observers, "load") as stage:
-            folder = read_folder(model) if isinstance(model, str | os.PathLike) else None
+            folder = read_folder(model, tokenizer is None) if isinstance(model, str | os.PathLike) else None
             network = model if folder is None else load_network(folder, "AutoModelForCausalLM", in_dtype)
             taken = getattr(network, "quantised", None)
             stage.summary = f"{type(network).__name__}, {taken or f'{_parameters(network) / 1e6:.1f} M parameters'}"
@@ -183,13 +183,14 @@ def _task(
     words = None if folder is None else folder.tokenizer
     if tokenizer is not None:
         try:
-            words = Path(tokenizer).read_bytes()
+            given = Path(tokenizer)
+            words = (given / "tokenizer.json" if given.is_dir() else given).read_bytes()
         except OSError as error:
             raise CompileError(f"cannot read the tokenizer '{tokenizer}': {error.strerror}") from None
-    given = folder.generation if folder is not None else {}
-    if not given and getattr(network, "generation_config", None) is not None:
-        given = network.generation_config.to_diff_dict()
-    settings, notes = generation_settings(given, network.config.get_text_config(decoder=True).to_dict())
+    config = folder.generation if folder is not None else {}
+    if not config and getattr(network, "generation_config", None) is not None:
+        config = network.generation_config.to_diff_dict()
+    settings, notes = generation_settings(config, network.config.get_text_config(decoder=True).to_dict())
     rows: dict[str, Any] = {"name": "text-generation", "architecture": type(network).__name__, **facts}
     rows["settings"] = settings
     if words is not None:

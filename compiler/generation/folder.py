@@ -23,7 +23,7 @@ class Folder:
     """What a folder holds beside its weights.
 
     Attributes:
-        path: the folder.
+        path: the folder, or a GGUF file.
         config: config.json.
         generation: generation_config.json; {} without one.
         tokenizer: the bytes of tokenizer.json; None without one.
@@ -39,19 +39,26 @@ class Folder:
     special_tokens: Mapping[str, str]
 
     @property
+    def is_gguf(self) -> bool:
+        """Whether it is one file of llama.cpp's form."""
+        return self.path.suffix == ".gguf"
+
+    @property
     def architecture(self) -> str:
         """The name of the model's class, or of its kind."""
         names = self.config.get("architectures") or [self.config.get("model_type", "unknown")]
         return str(names[0])
 
 
-def read_folder(path: str | os.PathLike[str]) -> Folder:
-    """Reads all but the weights, which are looked for.
+def read_folder(path: str | os.PathLike[str], own_tokenizer: bool = True) -> Folder:
+    """Reads all but the weights, which are looked for. own_tokenizer: also that of a GGUF file.
 
     Raises:
         CompileError: a file is missing or cannot be read, or the weights are in a form that is not taken.
     """
     folder = Path(path)
+    if folder.suffix == ".gguf" and folder.is_file():
+        return _gguf(folder, own_tokenizer)
     if not folder.is_dir():
         raise CompileError(
             f"there is no folder '{folder}'",
@@ -73,6 +80,17 @@ def read_folder(path: str | os.PathLike[str]) -> Folder:
         folder, config, _optional(folder / "generation_config.json"), _bytes(folder / "tokenizer.json"),
         _template(folder, about), _special_tokens(folder, about),
     )  # fmt: skip
+
+
+def _gguf(path: Path, own_tokenizer: bool) -> Folder:
+    """What a GGUF file holds beside its weights."""
+    from ..checkpoints.gguf_file import GgufFile
+
+    file = GgufFile(path)
+    ends = {n: file.config[n] for n in ("bos_token_id", "eos_token_id") if file.config[n] is not None}
+    template = file.field("tokenizer.chat_template")
+    tokenizer = file.tokenizer() if own_tokenizer else None
+    return Folder(path, file.config, ends, tokenizer, template, file.special_tokens)
 
 
 def _check_weights(folder: Path) -> None:

@@ -52,6 +52,10 @@ def load_network(folder: Folder, auto_class: str, dtype: Any = None) -> Any:
                 f"{folder.architecture} is not a model that {auto_class} of transformers loads",
                 hint="Name another task: --task embedding takes encoders.",
             )
+        if folder.is_gguf:
+            from ..checkpoints.gguf_file import GgufFile, load_gguf
+
+            return load_gguf(GgufFile(folder.path), config, loader, dtype)
         if folder.config.get("quantization_config"):
             from ..checkpoints.network import load_folder
 
@@ -76,6 +80,8 @@ def load_network(folder: Folder, auto_class: str, dtype: Any = None) -> Any:
 def _config(folder: Folder) -> Any:
     import transformers
 
+    if folder.is_gguf:
+        return transformers.CONFIG_MAPPING[folder.config["model_type"]](**folder.config)
     try:
         return transformers.AutoConfig.from_pretrained(folder.path, local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -16,9 +16,16 @@ _TASKS: dict[str, Callable[..., Path]] = {"embedding": compile_embedding, "text-
 
 
 def compile_task(
-    task: str, folder: str, *, out: Path | None, max_batch: int | None, unused: Mapping[str, Any], **options: Any
+    task: str,
+    folder: str,
+    *,
+    out: Path | None,
+    max_batch: int | None,
+    tokenizer: Path | None,
+    unused: Mapping[str, Any],
+    **options: Any,
 ) -> Path:
-    """Compiles a model's folder for a task; the path of the package.
+    """Compiles a model's folder, or a GGUF file, for a task; the path of the package.
 
     unused: options of the command that tasks have no use for, with what was given for them.
 
@@ -30,6 +37,9 @@ def compile_task(
     for word, value in unused.items():
         if value:
             raise CompileError(f"{word} does not go with --task", hint="What a task's functions take is known.")
-    path = out or Path(f"{Path(folder).resolve().name}.pkg")
-    rows = {} if max_batch is None else {"max_batch": max_batch}
-    return _TASKS[task](folder, out=path, **rows, **options)
+    if tokenizer is not None and task != "text-generation":
+        raise CompileError("--tokenizer goes with --task text-generation")
+    path = out or Path(f"{Path(folder).resolve().name.removesuffix('.gguf')}.pkg")
+    given = {"max_batch": max_batch, "tokenizer": tokenizer}
+    own = {name: value for name, value in given.items() if value is not None}
+    return _TASKS[task](folder, out=path, **own, **options)
