@@ -21,6 +21,20 @@ def line_values(bits: int) -> int:
     return 32 // bits
 
 
+#: values of a word of 16 bits, in weights of 4 bits for GPUs
+PLANES = 4
+
+
+def row_words(k: int, run: int) -> int:
+    """Words of 16 bits of a row of k weights of 4 bits for a GPU.
+
+    A chunk is `run` words; word j of chunk c has the values k = (c * PLANES + p) * run + j, p = 0 .. 3, the first in
+    its lowest bits, each raised by 8. So each plane (the same bits of all words of a chunk) is a run of k, and a kernel
+    makes operands of a tensor core by masks and shifts of whole registers. Behind the last value are zeros.
+    """
+    return -(-k // (PLANES * run)) * run
+
+
 def line_count(k: int, bits: int, group: int) -> int:
     """Lines of a panel; a group is whole lines."""
     run = group or k

@@ -52,9 +52,12 @@ class Patches:
 class Quantised:
     """How a product reads the integers of its right operand: each stands for (value - zero) * scale.
 
-    bits: of a value, 8 or 4, in lines (layouts.line_values). group: values of k that share a scale; 0: there are none,
-    and the caller scales. scales, zeros: panels [ceil(n/16)][k / group][16]; no zeros are 0. patches: how the left
-    operand lies where it is no matrix.
+    bits: of a value, 8 or 4. group: values of k that share a scale; 0: there are none, and the caller scales. scales,
+    zeros: of the groups; no zeros are 0. patches: how the left operand lies where it is no matrix.
+
+    On CPUs weights lie in lines (layouts.line_values), scales and zeros in panels [ceil(n/16)][k / group][16]. On GPUs
+    weights of 8 bits are rows [n][k], those of 4 bits planes (layouts.PLANES) of `run` words; scales and zeros are
+    [k / group][n]. float8: operands of bytes are float8_e4m3fn, the left one where it is of bytes too.
     """
 
     bits: int
@@ -62,6 +65,8 @@ class Quantised:
     scales: Buffer | None = None
     zeros: Buffer | None = None
     patches: Patches | None = None
+    run: int = 0
+    float8: bool = False
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -69,8 +74,10 @@ class Quantised:
 
     def __str__(self) -> str:
         group = f" by {self.group}" if self.group else ""
+        group += f", runs of {self.run}" if self.run else ""
         patches = f", patches of {self.patches.run}" if self.patches is not None else ""
-        return f"{self.bits} bit{group}{patches}{''.join(f', {b}' for b in self.buffers)}"
+        kind = "float8" if self.float8 else f"{self.bits} bit"
+        return f"{kind}{group}{patches}{''.join(f', {b}' for b in self.buffers)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +89,8 @@ class Gemm(Node):
     also: more products of a, each with its sum, whose operands lie like b: a gate beside its value. Packed ones come
     right behind b, whose columns are whole panels.
     prologue: what becomes of a before it is multiplied.
-    quantised: of a packed b whose values are integers in lines of bytes; () are its strides. The sum is an int32 where
-    a is int8 and there are no groups; an int8 a has exact sums of each group.
+    quantised: of a b whose values are integers, or float8; of a packed one () are the strides. The sum is an int32
+    where a is int8 and there are no groups; an int8 a has exact sums of each group.
     """
 
     k: Index

@@ -145,8 +145,10 @@ def _quantised(node: Gemm) -> Iterator[str]:
     how = node.quantised
     if how is None:
         return
-    if not node.packed or len(node.dims) != 2 or node.also or node.b.strides:
-        yield "a product of integer weights is of one matrix in panels"
+    if len(node.dims) != 2 or node.also or node.packed != (not node.b.strides):
+        yield "a product of integer weights is of one matrix"
+    if how.run and (how.bits != 4 or node.packed):
+        yield "planes are of weights of 4 bits, for GPUs"
     if (how.group == 0) != (how.scales is None):
         yield "groups and scales come together"
     whole = node.a_dtype == "i8" and not how.group

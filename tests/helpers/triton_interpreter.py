@@ -114,6 +114,8 @@ def _step(launch: Any, number: int, buffers: Sequence[Any], sizes: Mapping[str, 
 def _serve() -> None:
     _patch_once()
     _teach_libdevice()
+    _teach_products()
+    _emulator().teach_inline_assembly()
     warnings.simplefilter("ignore")  # numpy tells of every NaN
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what kernels print is no answer
@@ -143,6 +145,44 @@ def _patch_once() -> None:
 
     interpreter._patch_lang(types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
     interpreter._patch_lang = lambda _: types.SimpleNamespace(restore=lambda: None)
+
+
+def _teach_products() -> None:
+    """The interpreter holds bfloat16 as its bits, which its products would take for whole numbers, and which it takes
+    whole numbers for."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    multiply = InterpreterBuilder.create_dot
+
+    def widened(x: Any) -> Any:
+        if x.dtype.scalar != tl.bfloat16:
+            return x
+        return TensorHandle((x.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return multiply(self, widened(a), widened(b), *rest)
+
+    convert = InterpreterBuilder.cast_impl
+
+    def cast_impl(self: Any, src: Any, kind: Any) -> Any:
+        if kind.scalar == tl.bfloat16 and src.dtype.scalar.is_int():
+            src = convert(self, src, tl.float32)
+        return convert(self, src, kind)
+
+    InterpreterBuilder.create_dot, InterpreterBuilder.cast_impl = create_dot, cast_impl
+
+
+def _emulator() -> Any:
+    """The module beside this file, which as a program has no package."""
+    path = Path(__file__).with_name("ptx_emulator.py")
+    spec = importlib.util.spec_from_file_location("ptx_emulator", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _teach_libdevice() -> None:

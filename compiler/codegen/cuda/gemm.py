@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...ir.buffers import Operand
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, as_index, minimum
 from ...ir.plans.gpu import ProductPlan
@@ -70,6 +71,7 @@ class GemmView:
     prologue: PrologueView
     casts: tuple[str, ...]
     precision: str
+    sums: str  # type of the accumulators
     finish: tuple[str, ...]
     pdl: bool
     prefetch: bool
@@ -96,7 +98,7 @@ def gemm_launch(name: str, node: Gemm, plan: ProductPlan) -> Launch:
     scope = TritonScope.of(node)
     axes = PlacedAxes(node, 1)
     tiles = blocks(axes.m.extent, tile.m) * blocks(axes.n.extent, tile.n) * axes.z.extent
-    shared = shared_tiles(tiles, tile.m * tile.n, tile.split)
+    shared = shared_tiles(tiles, tile.m * tile.n, tile.split, node.acc.dtype)
     view = _view(node, plan, scope, axes, shared)
     grid = (tiles, as_index(tile.split), ONE)
     if plan.walkers:
@@ -113,7 +115,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
     run = -(-k.constant // (tile.k * tile.split)) * tile.k if k.constant is not None else 0
     batched = axes.z.extent != ONE
     slices = tile.descriptors and batched
-    a_base = pointer(scope, axes, node.a, () if slices else node.a.strides)
+    a_base = _operand_pointer(node, node.a, scope, axes, slices)
     k_text = scalar(scope, k)
     end = k_text if tile.split == 1 else f"begin + {run}" if whole_k else f"tl.minimum(begin + {run}, {k_text})"
     terms = [f"z * {k_text}"] if slices else []
@@ -157,7 +159,8 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         mask_k=inside,
         prologue=prologue_view(node, tile, scope, axes),
         casts=_casts(node),
-        precision=precision_text(plan.precision, {node.a_dtype, node.b.buffer.dtype}),
+        precision=_precision(node, plan),
+        sums=TL_DTYPE[node.acc.dtype],
         finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n)),
         pdl=plan.pdl,
         prefetch=plan.prefetch,
@@ -167,6 +170,23 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         wide=".to(tl.int64)" if scope.wide else "",
         params=", ".join(p.name for p in parameters(scope, shared)),
     )
+
+
+def _precision(node: Gemm, plan: ProductPlan) -> str:
+    """What tl.dot is told of its sum: its type, or how products of float32 are made."""
+    if node.acc.dtype == "i32":
+        return f", out_dtype={TL_DTYPE['i32']}"
+    types = {node.a_dtype} if node.quantised is not None else {node.a_dtype, node.b.buffer.dtype}
+    return precision_text(plan.precision, types)
+
+
+def _operand_pointer(node: Gemm, operand: Operand, scope: TritonScope, axes: PlacedAxes, slices: bool) -> str:
+    """The start of an operand; one of bytes that are float8 is a pointer to these."""
+    text = pointer(scope, axes, operand, () if slices else operand.strides)
+    if node.quantised is None or not node.quantised.float8 or operand.buffer.dtype not in ("u8", "i8"):
+        return text
+    inner = text if text.isidentifier() else f"({text})"
+    return f"{inner}.to(tl.pointer_type(tl.float8e4nv), bitcast=True)"
 
 
 def _sums(node: Gemm) -> dict[str, str]:
@@ -191,7 +211,7 @@ def _parts(
     for i, (operand, offset, width) in enumerate(cuts):
         suffix = "" if len(cuts) == 1 else f"_{i}"
         columns = f"columns{suffix}"
-        base = pointer(scope, axes, operand, () if slices else operand.strides)
+        base = _operand_pointer(node, operand, scope, axes, slices)
         mask = mask_text([f"in_columns{suffix}" if edge else "", f"inside{lanes}" if inside else ""])
         run_lines = lines_of(size, run, "begin", "end - 1") if tile.split > 1 else lines_of(size, run, "", str(run - 1))
         first = f"tl.minimum({columns}, {scalar(scope, n)} - 1)[:, None]" if edge else f"{columns}[:, None]"

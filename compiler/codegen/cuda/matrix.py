@@ -14,7 +14,7 @@ from ...ir.structured import Attention, Conv, Gemm
 from ...schedule.gpu.axes import Axes
 from ...schedule.gpu.fit import divides
 from .emit import Place, TritonEmitter, Value
-from .kernel import KernelParam, Launch, LaunchArgument, TritonKernel, WorkArg, ZerosArg
+from .kernel import SIGNATURE, KernelParam, Launch, LaunchArgument, TritonKernel, WorkArg, ZerosArg
 from .module import render
 from .scope import TritonScope
 
@@ -48,10 +48,12 @@ class View(Protocol):
 
 @dataclass(frozen=True)
 class Shared:
-    """Memory for tiles that several programs share, beside the node's buffers: bytes of scratch and of counters."""
+    """Memory for tiles that several programs share, beside the node's buffers: bytes of scratch and of counters, and
+    the element type of the tiles."""
 
     work: Index
     counters: Index
+    dtype: str = "f32"
 
 
 class PlacedAxes(Axes):
@@ -140,14 +142,16 @@ def precision_text(device_precision: str, dtypes: set[str]) -> str:
     return f', input_precision="{device_precision}"' if dtypes == {"f32"} else ""
 
 
-def shared_tiles(tiles: Index, elements: int, split: int) -> Shared | None:
-    """Memory for the parts of tiles that `split` programs share."""
-    return Shared(tiles * (split * elements * 4), tiles * 4) if split > 1 else None
+def shared_tiles(tiles: Index, elements: int, split: int, dtype: str = "f32") -> Shared | None:
+    """Memory for the parts of tiles, of an element type of 4 bytes, that `split` programs share."""
+    return Shared(tiles * (split * elements * 4), tiles * 4, dtype) if split > 1 else None
 
 
 def parameters(scope: TritonScope, shared: Shared | None) -> tuple[KernelParam, ...]:
     """The parameters of the kernel; those of shared tiles come last."""
-    extra = (KernelParam("work", "*fp32", 16), KernelParam("counters", "*i32", 16)) if shared else ()
+    extra = (
+        (KernelParam("work", f"*{SIGNATURE[shared.dtype]}", 16), KernelParam("counters", "*i32", 16)) if shared else ()
+    )
     return (*scope.params(), *extra)
 
 

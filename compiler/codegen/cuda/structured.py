@@ -8,6 +8,7 @@ from ...schedule.gpu.product_plans import as_product
 from .attention import attention_launch
 from .conv import conv_launch
 from .gemm import gemm_launch
+from .gemm_planes import planes_launch
 from .kernel import Launch
 
 
@@ -18,7 +19,9 @@ def product_launch(node: Gemm | Conv, name: str, plan: ProductPlan) -> Launch:
         ValueError: the tile of the plan does not fit the node.
     """
     found = as_product(node)
-    return gemm_launch(name, found, plan) if isinstance(found, Gemm) else conv_launch(name, found, plan)
+    if isinstance(found, Conv):
+        return conv_launch(name, found, plan)
+    return planes_launch(name, found, plan) if plan.form == "planes" else gemm_launch(name, found, plan)
 
 
 def matrix_launch(node: Gemm | Conv | Attention, name: str, plan: ProductPlan | AttentionPlan) -> Launch:

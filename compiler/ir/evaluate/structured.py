@@ -14,7 +14,7 @@ from ..structured import Attention, Conv, ConvChain, Digits, Gemm, Pages, Patche
 from .iterations import Iterations
 from .memory import Memory
 from .numbers import Array, Value
-from .weights import integer_weight, weight_of
+from .weights import float8_numbers, integer_weight, weight_of
 
 
 def _operand(memory: Memory, operand: Operand, strides: Sequence[Index], shape: Sequence[int]) -> Value:
@@ -49,7 +49,9 @@ def _left(node: Gemm, memory: Memory) -> Array:
     strides = [*node.a.strides, as_index(1)][: len(shape)]
     a = _operand(memory, node.a, strides, shape)
     if node.prologue is None:
-        return a.over(shape)
+        numbers = a.over(shape)
+        how = node.quantised
+        return float8_numbers(numbers) if how is not None and how.float8 and node.a.buffer.dtype == "u8" else numbers
     made = node.prologue
     iterations = Iterations.over(memory, (*node.dims[:-1], made.depth), {made.acc: a})
     return memory.numbers.held(iterations.value(made.value).over(iterations.shape), made.dtype)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..buffers import Operand
-from ..layouts import LINE, NCHW_WIDTH, PANEL, line_count, line_values, winograd_sides
+from ..layouts import LINE, NCHW_WIDTH, PANEL, PLANES, line_count, line_values, winograd_sides
 from ..structured import WINOGRAD_FORMS, Conv, Quantised
 from .memory import Memory
 from .numbers import Array, Value
@@ -30,6 +30,8 @@ class _Sizes(NamedTuple):
 def integer_weight(memory: Memory, b: Operand, how: Quantised, k: int, n: int) -> Array:
     """What the integers of a product's right operand stand for, [k, n]."""
     depth, column = np.arange(k)[:, None], np.arange(n)[None, :]
+    if b.strides:
+        return _rows(memory, b, how, depth, column)
     values, run = line_values(how.bits), how.group or k
     lines = line_count(k, how.bits, how.group)
     line = depth // max(run, 1) * -(-run // values) + depth % max(run, 1) // values
@@ -46,6 +48,36 @@ def integer_weight(memory: Memory, b: Operand, how: Quantised, k: int, n: int) -
     if how.zeros is not None:
         found = found - memory.load(how.zeros, Value(at)).over((k, n))
     return found * memory.load(how.scales, Value(at)).over((k, n))
+
+
+def _rows(memory: Memory, b: Operand, how: Quantised, depth: Array, column: Array) -> Array:
+    """The same on GPUs."""
+    shape = (depth.shape[0], column.shape[1])
+    step, row = (s.evaluate(memory.sizes) for s in b.strides)
+    place = b.offset.evaluate(memory.sizes) + column * row
+    if how.run:
+        chunk, plane, word = depth // (PLANES * how.run), depth // how.run % PLANES, depth % how.run
+        place = place + (chunk * how.run + word) * 2 + plane // 2
+        found = memory.load(b.buffer, Value(place)).over(shape) % 256
+        found = np.where(plane % 2 == 1, found // 16, found % 16) - 8
+    else:
+        found = memory.load(b.buffer, Value(place + depth * step)).over(shape)
+        found = float8_numbers(found) if how.float8 else found
+    if how.scales is None:
+        return np.asarray(found)
+    at = depth // how.group * shape[1] + column
+    if how.zeros is not None:
+        found = found - memory.load(how.zeros, Value(at)).over(shape)
+    return np.asarray(found * memory.load(how.scales, Value(at)).over(shape))
+
+
+def float8_numbers(found: Array) -> Array:
+    """What bytes of float8_e4m3fn stand for."""
+    bits = np.asarray(found).astype(np.int64) % 256
+    exponent, digits = bits >> 3 & 15, bits & 7
+    size = np.where(exponent == 0, digits / 512, (1 + digits / 8) * 2.0 ** (exponent - 7))
+    size = np.where(bits & 127 == 127, np.nan, size)
+    return np.where(bits & 128, -size, size)
 
 
 def weight_of(node: Conv, memory: Memory, family: str) -> Array:

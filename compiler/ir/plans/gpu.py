@@ -107,6 +107,7 @@ class ProductPlan(GpuPlan):
         tile        a program computes a tile, or shares it with others (tile.split)
         persistent  `walkers` programs walk over tiles, whose operands come through tensor descriptors
         vector      one row, multiplied without tensor cores
+        planes      weights by groups, or of 4 bits: a step is a run of k for each plane (ir/layouts.py)
         taps        a convolution as a product, whose steps go over the channels of one tap
         flat        the same, whose steps go over taps and channels together
         depthwise   windows of single channels

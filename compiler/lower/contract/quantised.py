@@ -18,6 +18,7 @@ from ..core.context import ConstantRef, Context
 from ..core.registry import row
 from ..core.tensor import Strided, Tensor
 from .matmul import dense_rows
+from .quantised_gpu import FLOATS, grouped_product, rows_product
 from .quantised_loops import dequantised, float_product, grouped_integer_sums, int_product
 
 #: types of zeros that kernels read; others are computed in loops
@@ -29,6 +30,8 @@ def int_mm(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     node = ctx.operand_node(1)
     turned = node is not None and is_op(node, "t", "transpose", "permute")
     weight = ctx.constant_at(node.args[0] if node is not None and turned else node)
+    if weight is not None and ctx.builder.family == "cuda":
+        return rows_product(ctx, a, weight, turned, Quantised(8))
     if weight is None or not _takes(ctx):
         return int_product(ctx, a, b)
     columns = weight.tensor.shape[1 if turned else 0]
@@ -39,6 +42,8 @@ def int_mm(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
 @row("mycc.mixed_mm.default")
 def mixed_mm(ctx: Context, x: Tensor, w: Tensor) -> Tensor:
     dtype, weight = ctx.result_dtype(), ctx.constant(1)
+    if weight is not None and _multiplies(ctx, x):
+        return rows_product(ctx, x, weight, True, Quantised(8))
     if weight is not None and dtype == "f32" and _takes(ctx):
         packed = _packed(ctx, weight, LinePanels(8, weight.tensor.shape[1]))
         return _product(ctx, _as(ctx, x, "f32"), packed, Quantised(8), w.shape[0], "f32")
@@ -50,6 +55,8 @@ def grouped_mm(
     ctx: Context, x: Tensor, w: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, group: int
 ) -> Tensor:
     dtype = ctx.result_dtype()
+    if _multiplies(ctx, x) and (found := _grouped_gpu(ctx, 1, x, zeros, bits, group)) is not None:
+        return found
     grouped = _grouped(ctx, 1, x.shape[-1], zeros, bits, group) if dtype == "f32" else None
     if grouped is not None:
         return _product(ctx, _as(ctx, x, "f32"), *grouped, w.shape[0], "f32")
@@ -69,9 +76,11 @@ def grouped_int_mm(
     group: int,
 ) -> Tensor:
     dtype = ctx.result_dtype()
+    out = _grouped_gpu(ctx, 2, a, zeros, bits, group) if dtype == "f32" and ctx.builder.family == "cuda" else None
     grouped = _grouped(ctx, 2, a.shape[-1], zeros, bits, group) if dtype == "f32" else None
     if grouped is not None:
         out = _product(ctx, a, *grouped, w.shape[0], "f32")
+    if out is not None:
         if a_zeros is None:
             return out
         return _less_zeros(ctx, out, a_zeros, _column_sums(ctx, bits, group, a.shape[-1]))
@@ -85,6 +94,21 @@ def _as(ctx: Context, t: Tensor, dtype: str) -> Tensor:
 def _takes(ctx: Context) -> bool:
     """Whether this target has kernels that read integer weights."""
     return ctx.builder.family == "cpu"
+
+
+def _multiplies(ctx: Context, x: Tensor) -> bool:
+    """Whether a GPU multiplies floats of this type with integers."""
+    return ctx.builder.family == "cuda" and x.dtype in FLOATS
+
+
+def _grouped_gpu(ctx: Context, first: int, a: Tensor, zeros: Tensor | None, bits: int, group: int) -> Tensor | None:
+    """The product of a and the weight whose argument is number `first`, by a kernel of a GPU; None: there is none."""
+    weight, scales, lows = (ctx.constant(first + i) for i in range(3))
+    if weight is None or scales is None or (zeros is not None and lows is None):
+        return None
+    if lows is not None and lows.tensor.dtype not in ZEROS:
+        return None
+    return grouped_product(ctx, a, (weight, scales, lows), bits, group)
 
 
 def _packed(ctx: Context, ref: ConstantRef, layout: LinePanels | Panels) -> Buffer:

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.index import Index, as_index
-from ...ir.layouts import LINE, NCHW_WIDTH, PANEL, Matrix, line_count, line_values, winograd_sides
+from ...ir.layouts import (
+    LINE,
+    NCHW_WIDTH,
+    PANEL,
+    PLANES,
+    Matrix,
+    line_count,
+    line_values,
+    row_words,
+    winograd_sides,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -96,6 +106,48 @@ class LinePanels:
 
     def __str__(self) -> str:
         return f"lines of {self.bits} bit, panels of {PANEL}"
+
+
+@dataclass(frozen=True)
+class Planes:
+    """Integer weights of 4 bits, [n, k], as [n][chunks][run] words of 16 bits for GPUs (ir/layouts.py).
+
+    They come as bytes of two values or as int8 (model/operators/quantised.py). columns: k.
+    """
+
+    columns: int
+    run: int
+
+    def elements(self, shape: tuple[int, ...]) -> int:
+        return shape[0] * row_words(self.columns, self.run) * 2
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        from ...model.operators.quantised import NIBBLE_ZERO, unpacked
+
+        raised = (unpacked(tensor, 4, self.columns) + NIBBLE_ZERO).view(torch.uint8)
+        chunks = torch.nn.functional.pad(raised, (0, -self.columns % (PLANES * self.run)), value=NIBBLE_ZERO)
+        planes = chunks.unflatten(1, (-1, PLANES, self.run))  # [n, chunk, plane, word]
+        low, high = planes[:, :, 0] | planes[:, :, 1] << 4, planes[:, :, 2] | planes[:, :, 3] << 4
+        return torch.stack((low, high), -1).reshape(-1).view(tensor.dtype)
+
+    def __str__(self) -> str:
+        return f"planes of 4 bit, runs of {self.run}"
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """A matrix of n rows and k columns as [k][n]."""
+
+    def elements(self, shape: tuple[int, ...]) -> int:
+        return math.prod(shape)
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.t().contiguous().reshape(-1)
+
+    def __str__(self) -> str:
+        return "transposed"
 
 
 @dataclass(frozen=True)
@@ -313,7 +365,19 @@ class TapsLast:
         return "channels last"
 
 
-Layout = Dense | Panels | LinePanels | ConvPanels | WinogradPanels | GroupedTaps | NchwTaps | Taps | TapsLast
+Layout = (
+    Dense
+    | Panels
+    | LinePanels
+    | Planes
+    | Transposed
+    | ConvPanels
+    | WinogradPanels
+    | GroupedTaps
+    | NchwTaps
+    | Taps
+    | TapsLast
+)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from ..cost.estimates import number
 from .axes import as_gemm
 from .blocks import blocks
 from .fit import unit_strides
+from .quantised_tiles import quantised_tile
 from .tiles import attention_tile, conv_tile, gemm_tile
 
 #: rows of tiles up to which they run row by row
@@ -24,6 +25,8 @@ def chosen_tile(node: Gemm | Conv | Attention, device: Device) -> Tile:
     if isinstance(node, Attention):
         return attention_tile(node, device)
     found = as_product(node)
+    if isinstance(found, Gemm) and found.quantised is not None:
+        return quantised_tile(found, found.quantised, device)
     return gemm_tile(found, device) if isinstance(found, Gemm) else conv_tile(found, device)
 
 
@@ -42,6 +45,8 @@ def product_tile(node: Gemm | Conv, device: Device) -> GemmTile:
 def product_form(node: Gemm | Conv, plan: ProductPlan) -> str:
     """See ProductPlan."""
     node, tile = as_product(node), plan.cut
+    if isinstance(node, Gemm) and node.quantised is not None and node.quantised.group:
+        return "planes"
     if isinstance(node, Gemm):
         return "persistent" if tile.descriptors else "vector" if tile.vector else "tile"
     if node.depthwise:
@@ -71,7 +76,7 @@ def product_prefetch(node: Gemm | Conv, plan: ProductPlan, device: Device) -> bo
     if not plan.pdl or not few:
         return False
     if isinstance(node, Gemm):
-        return node.b.buffer.kind == "const" and unit_strides(node)[0] == ONE
+        return node.b.buffer.kind == "const" and (node.quantised is not None or unit_strides(node)[0] == ONE)
     runs = plan.form == "flat" or (plan.form == "taps" and _channels(node) % plan.cut.k == 0)
     return node.w.kind == "const" and runs  # the steps of a run are one run of the weight
 
