@@ -24,6 +24,7 @@ from .out_arguments import WITH_OUT, copied
 from .pools import average_of_a_line, maximum_of_a_line
 from .recurrent import of_all_lengths
 from .result_types import bincount, unique, unique_consecutive
+from .running_statistics import batch_norm
 from .sparse import product_by_shape, sum_by_shape
 from .tensor_indices import get_item, set_item, sum_of
 
@@ -98,6 +99,10 @@ def _equal(x: Tensor, other: Tensor) -> Any:
 @_form_of(torch.allclose, Tensor.allclose)
 def _allclose(x: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     return torch.isclose(x, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all().item()
+
+
+# normalisations ------------------------------------------------------------------------------------------------------
+_form_of(F.batch_norm)(batch_norm)
 
 
 # selections ----------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from .filled import filled
 from .model_tensors import apart_from, check_leaves, check_model
 from .pools import pools_of_all_sizes
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
+from .running_statistics import counted_averages
 from .scripts import Scripted, signature_of, unscripted
 from .second_ways import Captured, levels_closed, second_ways
 from .specialise import fix_sizes
@@ -356,7 +357,7 @@ def _export(
         lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
         patches = (
             quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels(), shared_operands(),
-            pools_of_all_sizes(), detections_of_all_sizes(), whole_suggestions(),
+            pools_of_all_sizes(), detections_of_all_sizes(), whole_suggestions(), counted_averages(),
         )  # fmt: skip
         with contextlib.ExitStack() as stack:
             for patch in patches:

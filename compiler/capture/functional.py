@@ -37,6 +37,7 @@ from .flex_attention import FLEX_ATTENTION, VMAP, operands_of, plain_attention, 
 from .inplace import functional_form, functional_item, rebuild_base, rebuild_by_strides, rebuild_expanded
 from .own_calls import OwnCall, WrongCall
 from .result_views import piece_of, plain_view, strided_view
+from .running_statistics import instance_statistics
 from .slices import slice_by_places
 from .sparse import NoSparseForm, Sparse, is_sparse, sparse_call
 from .strides import overlaps, partly_overlap
@@ -191,6 +192,8 @@ class FunctionalCopy:
             return self._write(node, args, kwargs)
         if target is aten.batch_norm.default and node.args[5] and isinstance(args[3], Tensor):
             return self._batch_norm(node, args)
+        if target is aten.instance_norm.default and node.args[5] and isinstance(args[3], Tensor):
+            return self._instance_norm(node, args, constant)
         if getattr(target, "__module__", "") == VMAP:
             raise NeedsRetrace("a function that torch.vmap maps")
         if target is aten.as_strided.default:
@@ -376,6 +379,16 @@ class FunctionalCopy:
         self.update(mean, parts[1], node)
         self.update(variance, parts[2], node)
         return Tensor(parts[0])
+
+    def _instance_norm(self, node: fx.Node, args: Any, constant: Callable[[str], Tensor]) -> Tensor:
+        """Instance norm by the statistics of its input, which also writes to the running ones."""
+        x, weight, bias, mean, variance, *rest = args
+        updated = self.copy(instance_statistics(node), [x, mean, variance], constant)
+        new = self.graph.call_function(aten.instance_norm.default, (*self.nodes((x, weight, bias)), None, None, *rest))
+        new.meta = dict(node.meta)
+        for old, now in zip((mean, variance), updated, strict=True):
+            self.update(old, self.value(now), node)
+        return Tensor(new)
 
     def update(self, tensor: Tensor, new: fx.Node, by: fx.Node) -> None:
         """Gives a tensor a new value, and with it everything that it is a view of; its other views become stale.

@@ -377,8 +377,8 @@ _LOGIC = (
     _row("bit_or", "ib", "same", "bitwise_or", "bit_or", _infix("|", Precedence.BIT_OR), arity=2),
     _row("bit_xor", "ib", "same", "bitwise_xor", "bit_xor", _infix("^", Precedence.BIT_XOR), arity=2),
     _row("bit_not", "ib", "same", "bitwise_not", "bit_not", _prefix("~")),
-    _row("shift_left", "i", "same", "bitwise_left_shift", "shift_left", _infix("<<", Precedence.SHIFT), arity=2),
-    _row("shift_right", "i", "same", "bitwise_right_shift", "shift_right", _infix(">>", Precedence.SHIFT), arity=2),
+    _row("shift_left", "i", "same", "bitwise_left_shift", "shift_left", "shift_left", arity=2),
+    _row("shift_right", "i", "same", "bitwise_right_shift", "shift_right", "shift_right", arity=2),
 )
 
 

@@ -34,7 +34,8 @@ def evident_fill(values: Array, seed: int, ordered: bool = False) -> Fill:
         return fill
     if values.dtype.kind in "bui":
         return _integers(values.astype(np.int64), fill, ordered)
-    return _floats(values.astype(np.float64), fill, ordered)
+    with np.errstate(invalid="ignore"):  # examples may hold NaN
+        return _floats(values.astype(np.float64), fill, ordered)
 
 
 # -- integers and booleans --------------------------------------------------------------------------------------------

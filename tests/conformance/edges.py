@@ -75,7 +75,8 @@ def _eager(call: Call, device: str) -> list[Any] | Exception:
     """torch's results, flat and on the CPU; what torch raises."""
     torch.manual_seed(SEED)
     try:
-        with torch.no_grad():
+        # convolutions of float32 are products of float32 numbers
+        with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             there = call.fresh() if device == "cpu" else call.on(device)
             results = pytree.tree_leaves(there(*(duplicate(x) for x in there.inputs)))
             return [r.cpu() if isinstance(r, torch.Tensor) else r for r in results if r is not None]
@@ -102,7 +103,7 @@ def compare_exactly(group: Group, p: Prepared, package: Any, random: bool, devic
     judged = RandomEntry(entry.name, entry.op) if random else entry
     found = _run(group, p, package, [call.inputs for call in group.calls])
     for i, (call, got, want) in enumerate(zip(group.calls, found, group.wants, strict=True)):
-        problem = judge(judged, call, got, want)
+        problem = judge(judged, call, got, want, device=device)
         group.tally.add(group.sources[i], *_verdict(problem, i + group.first, ""))
     if not random and not entry.empty:
         _specials(group, p, package, device)
@@ -209,7 +210,7 @@ def judge(
         wide = wide if wide is not None and len(wide) == len(want) else want
         ones = zip(got, want, wide, strict=True)
         scale = _largest(call) if free.overflow else None
-        problem = next((text for g, w, e in ones if (text := _element(g, w, e, scale, free))), "")
+        problem = next((text for g, w, e in ones if (text := _element(g, w, e, scale, free, device))), "")
     return problem or ("" if free.zeros or free.values else _zeros(got, want, call))
 
 
@@ -219,22 +220,27 @@ def _largest(call: Call) -> float:
     return max((float(x[x.isfinite()].max()) for x in floats if bool(x.isfinite().any())), default=0.0)
 
 
-def _element(got: Any, want: Any, exact: Any, scale: float | None, free: Free) -> str:
+def _element(got: Any, want: Any, exact: Any, scale: float | None, free: Free, device: str) -> str:
     """The first element that is close neither to eager's nor to eager's in float64.
 
     scale: of the inputs, where overflow is free: finite elements are close as sums of such numbers are.
     free: where errors of small elements are free, they are those of the result's largest element; so are elements that
         are NaN in eager.
+    device: on a GPU, where values of 16 bits stay in float32 between operators, an error of 2 times eager's is as good.
     """
     if not isinstance(want, torch.Tensor):
         got = got.item() if hasattr(got, "item") else got
         return "" if got == want or (got != got and want != want) else f"{got!r} instead of {want!r}"
     got = as_tensor(got)
+    if free.dtypes and got.is_floating_point() and want.is_floating_point():
+        want = want.to(got.dtype)
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
     exact = exact if isinstance(exact, torch.Tensor) and exact.shape == want.shape else want
     rounded = exact.cpu().to(want.dtype)
     good = _close(got, want) | _close(got, rounded)
+    if device == "cuda" and want.dtype in (torch.float16, torch.bfloat16):
+        good |= _as_exact(got, want, exact.cpu())
     if free.nan:
         good |= want.isnan()
     if scale is not None:
@@ -247,6 +253,13 @@ def _element(got: Any, want: Any, exact: Any, scale: float | None, free: Free) -
     place = (~good).nonzero()[0].tolist()
     at = tuple(place)
     return f"{got[at].item()!r} instead of {want[at].item()!r} at {place}"
+
+
+def _as_exact(got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """Elements whose error against float64 is at most twice the largest one of eager's."""
+    ours, eagers = ((x.double() - exact).abs() for x in (got, want))
+    finite = eagers.isfinite()
+    return ours <= (2 * float(eagers[finite].max()) if bool(finite.any()) else 0.0)
 
 
 _ROUNDINGS = 16  # in units of the largest element: what a Fourier transform of thousands of elements comes to

@@ -186,7 +186,10 @@ class ModuleCall(Call):
         return copy.deepcopy(self)
 
     def wide(self) -> ModuleCall:
-        return self.fresh().double()
+        there = self.fresh()
+        parameters = [*there.called.parameters(), *there.called.buffers()]
+        wide = torch.complex128 if any(p.is_complex() for p in parameters) else torch.float64
+        return there.to(wide)
 
 
 @cache

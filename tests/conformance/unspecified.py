@@ -24,6 +24,7 @@ class Free:
     nan: bool = False  # elements that are NaN in eager
     values: bool = False  # all values; shapes and dtypes are compared
     errors: bool = False  # whether values that eager refuses are refused
+    dtypes: bool = False  # the dtypes of floats
     skipped: bool = False  # eager itself may end the process: not run
 
     def words(self) -> list[str]:
@@ -35,6 +36,7 @@ class Free:
             "nan": "elements that are NaN in eager",
             "values": "values",
             "errors": "what eager refuses",
+            "dtypes": "dtypes of floats",
             "skipped": "anything: it is not run",
         }
         return [text for name, text in texts.items() if getattr(self, name)]
@@ -177,6 +179,7 @@ _LINEAR_ALGEBRA = (
     "|geqrf|ormqr|lu|lu_solve|lu_unpack|qr|svd|svd_lowrank|pca_lowrank|cholesky.*|logdet|pinverse|triangular_solve|norm.nuc"
 )
 _NORMS = ".*(batch|group|layer|instance)_norm.*|nn.(Batch|Group|Layer|Instance)Norm.*"
+_INTEGER_QUOTIENTS = "div.*|floor_divide|fmod|remainder|__r(mod|div)__"
 _PRODUCTS = (
     "addmm.*|gradient|_softmax_backward_data|addmv|addbmm|baddbmm|addr|mm|bmm|mv|dot|vdot|inner|matmul|__rmatmul__|einsum|tensordot|kron|cov|corrcoef"
     "|linalg.*|.*conv.*|nn.(Lazy)?Conv.*|(_refs.)?fft.*|stft|istft|.*avg_pool.*|nn.*AvgPool.*|.*_aa|.*interpolate.*"
@@ -246,6 +249,56 @@ RULES: tuple[Rule, ...] = (
         Free(values=True, errors=True),
         "torch does not say which of them it gives, a GPU gives others than a CPU, and fails at rows of NaN alone",
         when=_equal_counts,
+        devices=("cuda",),
+    ),
+    Rule(
+        "quotients of integers",
+        _INTEGER_QUOTIENTS,
+        "a divisor of 0",
+        Free(errors=True),
+        "eager on a CPU refuses it; on a GPU it gives some number, and packages for GPUs do",
+        devices=("cuda",),
+    ),
+    Rule(
+        "`native_batch_norm`, `native_layer_norm` and their kin",
+        "_?native_(batch|layer)_norm.*|_batch_norm_with_update",
+        "statistics of 16-bit tensors",
+        Free(dtypes=True),
+        "torch returns them in 16 bits on a CPU and in float32 on a GPU; one package has one signature, the CPU's",
+        devices=("cuda",),
+    ),
+    Rule(
+        "`addr`",
+        "addr",
+        "factors that 16 bits do not hold",
+        Free(small=True),
+        "torch's CPU kernel rounds alpha and beta to the tensors' type, as packages do; its GPU kernels do not",
+        devices=("cuda",),
+    ),
+    Rule(
+        "`cross`",
+        "(linalg.)?cross",
+        "results of 0",
+        Free(zeros=True),
+        "products of 16-bit numbers that underflow to 0 in eager stay in float32 on a GPU",
+        devices=("cuda",),
+    ),
+    Rule(
+        "`cov`, `corrcoef`",
+        "cov|corrcoef",
+        "rows of equal numbers, and weights or deviations that overflow or underflow",
+        Free(values=True),
+        "what is left of a row minus its mean are roundings; their quotients are free",
+        ".*(mixed|ties|subnormal|max|smallest).*",
+        devices=("cuda",),
+    ),
+    Rule(
+        "`RMSNorm`",
+        "nn.RMSNorm|.*rms_norm",
+        "infinities",
+        Free(overflow=True),
+        "eager's fused kernel on a GPU makes the whole row NaN, its CPU code only the infinities",
+        when=_not_finite,
         devices=("cuda",),
     ),
     Rule(

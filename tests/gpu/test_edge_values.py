@@ -42,6 +42,17 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], li
         (torch.tensor([NAN, NAN, INF, 0.0, 1.0, 3e38]), torch.tensor([0.0, INF, NAN, NAN, INF, 3e38])),
         [0.0, 1.0, 0.0, NAN, 1.0, 0.5],
     ),
+    "gelu in 16 bits": (lambda x: F.gelu(x.half()).float(), (VALUES[[0, 4, 5, 6]],), [0.0, INF, NAN, NAN]),
+    "shifts to the left": (
+        lambda x, n: (x.to(torch.int64) << n.to(torch.int64)).float(),
+        (torch.tensor([1.0, 3.0, 1.0, -1.0, 5.0]), torch.tensor([4.0, 63.0, 64.0, -1.0, 70.0])),
+        [16.0, -(2.0**63), 0.0, 0.0, 0.0],
+    ),
+    "shifts to the right": (
+        lambda x, n: (x.to(torch.int64) >> n.to(torch.int64)).float(),
+        (torch.tensor([64.0, -64.0, 7.0, -7.0, -1.0]), torch.tensor([4.0, 2.0, 64.0, 64.0, -1.0])),
+        [4.0, -16.0, 0.0, -1.0, -1.0],
+    ),
     "igammac": (
         torch.special.gammaincc,
         (torch.tensor([NAN, NAN, INF, 0.0, 1.0, 3e38]), torch.tensor([0.0, INF, NAN, NAN, INF, 3e38])),
@@ -58,3 +69,13 @@ def test_values_at_edges(name: str, interpreter: TritonInterpreter) -> None:
     torch.testing.assert_close(found, want, equal_nan=True)
     known = ~want.isnan()
     assert torch.equal(found.signbit()[known], want.signbit()[known])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.int32])
+def test_products_of_types_without_tensor_cores(dtype: torch.dtype, interpreter: TritonInterpreter) -> None:
+    """Sums of products in the type itself: exact for integers."""
+    torch.manual_seed(0)
+    a, b, c = (torch.randint(-9, 9, shape).to(dtype) for shape in ((5, 40), (40, 33), (33,)))
+    model = Call1(lambda a, b, c: torch.cat([a @ b, torch.addmm(c, a, b), F.linear(a, b.t())])).eval()
+    (found,) = run_interpreted(device_program(model, (a, b, c)), interpreter, (a, b, c))
+    assert torch.equal(found, model(a, b, c))

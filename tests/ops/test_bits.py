@@ -132,3 +132,14 @@ def test_programs(function: Callable[[Tensor], Tensor], tmp_path: Path, interpre
         for g, w in zip(got, want, strict=True):
             assert g.dtype == w.dtype
             assert torch.equal(g, w)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_neighbours_of_all_16_bit_numbers(dtype: torch.dtype, tmp_path: Path) -> None:
+    every = torch.arange(65536).to(torch.int16).view(dtype)
+    package = mycc.load(mycc.compile(Call1(torch.nextafter).eval(), (every, every.flip(0)), out=tmp_path / "m.pkg"))
+    for towards in (0.0, -0.0, float("inf"), float("-inf"), 1.5):
+        other = torch.full_like(every, towards)
+        found, want = torch.as_tensor(package(every, other)), torch.nextafter(every, other)
+        same = (found.view(torch.int16) == want.view(torch.int16)) | (found.isnan() & want.isnan())
+        assert bool(same.all())

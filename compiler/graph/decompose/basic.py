@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from .definitions import definition, widened
+from .definitions import NoDecomposition, definition, widened
 
 aten = torch.ops.aten
 
@@ -292,3 +292,20 @@ def repeat_interleave(x: Tensor, repeats: int, dim: int | None = None, *, output
     shape = list(x.shape)
     wide = x.unsqueeze(dim + 1).expand([*shape[: dim + 1], repeats, *shape[dim + 1 :]])
     return wide.reshape([*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :]])
+
+
+@definition("aten.nextafter")
+def nextafter(a: Tensor, b: Tensor) -> Tensor:
+    """Of 16-bit floats, whose bits are a sign and a magnitude: one step of the magnitude, away from zero or towards it.
+
+    a: 0, b: -1  ->  the smallest negative number;  a = b  ->  b;  NaN of either  ->  NaN
+    """
+    dtype = torch.promote_types(a.dtype, b.dtype)
+    if dtype not in (torch.float16, torch.bfloat16):
+        raise NoDecomposition
+    a, b = torch.broadcast_tensors(a.to(dtype), b.to(dtype))
+    bits = a.contiguous().view(torch.int16)
+    away = bits + torch.where((a > 0) == (b > a), 1, -1).to(torch.int16)
+    from_zero = torch.where(b > 0, 1, -32767).to(torch.int16)
+    step = torch.where(a == 0, from_zero, away).view(dtype)
+    return torch.where(a.isnan() | b.isnan(), torch.nan, torch.where(a == b, b, step))

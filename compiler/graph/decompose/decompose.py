@@ -72,6 +72,8 @@ def _wanted(node: Node, kept: Collection[str]) -> bool:
         return not _is_static(node)
     if op(node) == "linear" and not _is_matrix_layer(node):
         return True
+    if op(node) == "nextafter" and node.meta["val"].dtype in (torch.float16, torch.bfloat16):
+        return True
     if has_rule(node):
         return False
     return op(node) not in kept and op(node) not in _NORMALIZED and str(node.target) not in kept

@@ -184,7 +184,7 @@ def _are_dots(ctx: Context, a: Tensor, n: Index, step: Index) -> bool:
 def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index, finish: Finish, dtype: str) -> Tensor:
     """dtype: of the result."""
     takes = ctx.takes_product(a.dtype)
-    if not takes and (ctx.builder.family == "cuda" or packed):
+    if not takes and packed:
         raise ctx.refuse(f"matrix products of {a.dtype} are not supported on this target")
     if not takes or (not packed and _are_dots(ctx, a, n, b.strides[-2])):
         return _sums(ctx, a, b, n, k, finish, dtype)
