@@ -18,7 +18,7 @@ struct Scaled {
     float *to = out + m * row + n;
     int64_t i = 0;
     for (; i + W <= count; i += W) store(to + i, load_float(acc + i) * load(scales + n + i));
-    if (i < count) store_part(to + i, wide(load_part(acc + i, (int)(count - i))), (int)(count - i));
+    if (i < count) store_tail(to + i, wide(load_tail(acc + i, (int)(count - i))), (int)(count - i));
   }
   static vf32 wide(vf32 x) { return x; }
   static vf32 wide(vi32 x) { return __builtin_convertvector(x, vf32); }

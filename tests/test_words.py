@@ -41,6 +41,8 @@ STANDARD = {
     r"true_places": "nonzero",
     r"split_long_products|long_products": "split-K",
     r"Fold(View|Form)|(Row|Lane|Column|Arg)Fold|(row|lane|column|arg)_fold(_view)?|folds_(whole|columns)": "reduction",
+    r"(load|store|copy|value|load_inside|load_round|gather_at|store_interleaved)_part|end_part": "tail",
+    r"written_out|_written_out": "unrolled, materialised",
     r"fold_(vector|lanes|row|rows_in_order|neighbours|iterations|prod|max|min|add|view|form)": "reduction, combine",
 }  # fmt: skip
 

@@ -112,7 +112,7 @@ def strided_view(graph: fx.Graph, node: fx.Node, tensor: Tensor, root: fx.Node, 
         return None
     base = tensor.root()
     if order != sorted(order):
-        turned = graph.call_function(aten.permute.default, (root, order))
-        turned.meta = {**node.meta, "val": whole.permute(order)}
-        base, root = base.view(turned, turned), turned
+        transposed = graph.call_function(aten.permute.default, (root, order))
+        transposed.meta = {**node.meta, "val": whole.permute(order)}
+        base, root = base.view(transposed, transposed), transposed
     return _view(graph, node, base, aten.as_strided.default, root, size, stride, offset)

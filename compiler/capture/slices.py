@@ -68,5 +68,5 @@ class _Emitter:
             bound = self(aten.scalar_tensor.default, bound, dtype=torch.int64)
         elif not isinstance(bound.meta["val"], torch.Tensor):
             bound = scalar_tensor(self._graph, bound, torch.int64)
-        turned = self(aten.where.self, self(aten.lt.Scalar, bound, 0), self(aten.add.Tensor, bound, n), bound)
-        return self(aten.minimum.default, self(aten.clamp.default, turned, 0), n)
+        wrapped = self(aten.where.self, self(aten.lt.Scalar, bound, 0), self(aten.add.Tensor, bound, n), bound)
+        return self(aten.minimum.default, self(aten.clamp.default, wrapped, 0), n)

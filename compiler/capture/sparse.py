@@ -220,10 +220,10 @@ def _product(emit: _Emit, a: Any, b: Any) -> Any:
     if isinstance(a, Sparse) and isinstance(b, Sparse):
         raise NoSparseForm("a product of two sparse matrices")
     if isinstance(b, Sparse):  # x @ s = (s.t() @ x.t()).t()
-        turned = Sparse(b.columns, b.rows, b.values, (b.shape[1], b.shape[0]))
+        transposed = Sparse(b.columns, b.rows, b.values, (b.shape[1], b.shape[0]))
         if a.node.meta["val"].dim() != 2:
             raise NoSparseForm("a product of a vector with a sparse matrix")
-        return emit(lambda y: y.t(), _product(emit, turned, emit(lambda x: x.t(), a)))
+        return emit(lambda y: y.t(), _product(emit, transposed, emit(lambda x: x.t(), a)))
     if b.node.meta["val"].dim() not in (1, 2):
         raise NoSparseForm("a product of a sparse matrix with several matrices")
     if a.padded is not None:

@@ -83,10 +83,10 @@ def _attention(
             query, key, value, mask, is_causal=causal, scale=scaling, enable_gqa=grouped
         )
         return out.transpose(1, 2), None
-    return _written_out(query, key, value, attention_mask, scaling, softcap, s_aux).transpose(1, 2), None
+    return _materialised(query, key, value, attention_mask, scaling, softcap, s_aux).transpose(1, 2), None
 
 
-def _written_out(
+def _materialised(
     query: Tensor,
     key: Tensor,
     value: Tensor,

@@ -61,9 +61,9 @@ def roots(k: NDArray[np.int64], n: int) -> NDArray[np.complex128]:
     quarter = (eighth + 1) // 2  # the nearest multiple of a quarter turn
     rest = (4 * k - quarter * n) * (np.pi / 2 / max(n, 1))  # within an eighth of a turn
     cosine, sine = np.cos(rest), np.sin(rest)
-    turned = [(cosine, sine), (-sine, cosine), (-cosine, -sine), (sine, -cosine)]
-    re = np.choose(quarter % 4, [t[0] for t in turned])
-    im = np.choose(quarter % 4, [t[1] for t in turned])
+    rotated = [(cosine, sine), (-sine, cosine), (-cosine, -sine), (sine, -cosine)]
+    re = np.choose(quarter % 4, [t[0] for t in rotated])
+    im = np.choose(quarter % 4, [t[1] for t in rotated])
     return np.asarray(re - 1j * im, np.complex128)
 
 

@@ -142,8 +142,8 @@ class Window:
         return replace(self, **changed)
 
 
-#: how a convolution is computed; grouped: for groups of few channels; in planes, planes: for few channels, turned: as a
-#: direct one, whose blocks are turned
+#: how a convolution is computed; grouped: for groups of few channels; nchw: for few channels; transposing:
+#: a direct one, whose blocks are transposed
 Algorithm: TypeAlias = Literal[
     "direct", "winograd2", "winograd3", "winograd3taps", "winograd4", "winograd2s2", "grouped", "nchw", "transposing"
 ]

@@ -33,11 +33,11 @@ inline void dot_4(const float *q, const Element *const k[kScoreKeys], int64_t si
   }
   if (i < size) {
     const int rest = int(size - i);
-    const vf32 x = load_part(q + i, rest);
-    s0 = fma(x, load_part(k[0] + i, rest), s0);
-    s1 = fma(x, load_part(k[1] + i, rest), s1);
-    s2 = fma(x, load_part(k[2] + i, rest), s2);
-    s3 = fma(x, load_part(k[3] + i, rest), s3);
+    const vf32 x = load_tail(q + i, rest);
+    s0 = fma(x, load_tail(k[0] + i, rest), s0);
+    s1 = fma(x, load_tail(k[1] + i, rest), s1);
+    s2 = fma(x, load_tail(k[2] + i, rest), s2);
+    s3 = fma(x, load_tail(k[3] + i, rest), s3);
   }
   reduce_add_4(s0, s1, s2, s3, s);
 }
@@ -67,7 +67,7 @@ inline void add_values(const float *p, const Element *v, int64_t stride, int64_t
   }
   if (i < size) {
     vf32 a = load(o + i);
-    for (int64_t j = 0; j < count; ++j) a = fma(p[j], load_part(v + j * stride + i, int(size - i)), a);
+    for (int64_t j = 0; j < count; ++j) a = fma(p[j], load_tail(v + j * stride + i, int(size - i)), a);
     store(o + i, a);
   }
 }

@@ -50,7 +50,7 @@ inline const float *floats_of(const float *row, int64_t, float *) { return row; 
 template <class Element> inline const float *floats_of(const Element *row, int64_t size, float *room) {
   int64_t i = 0;
   for (; i + W <= size; i += W) store(room + i, load(row + i));
-  if (i < size) store(room + i, load_part(row + i, int(size - i)));
+  if (i < size) store(room + i, load_tail(row + i, int(size - i)));
   return room;
 }
 
@@ -101,7 +101,7 @@ inline float longest_query(const float *q, int64_t size, int64_t count) {
     vf32 sum = {};
     int64_t i = 0;
     for (; i + W <= size; i += W) sum = fma(load(q + i), load(q + i), sum);
-    if (i < size) sum = fma(load_part(q + i, int(size - i)), load_part(q + i, int(size - i)), sum);
+    if (i < size) sum = fma(load_tail(q + i, int(size - i)), load_tail(q + i, int(size - i)), sum);
     longest = maximum(longest, reduce_add(sum));
   }
   return longest;
@@ -118,7 +118,7 @@ inline void pack_values(const RowsOf<Element> &rows, int64_t n0, int64_t count, 
     for (int64_t i = 0; i < whole; i += kPanel, to += count * kPanel)
       for (int64_t j = 0; j < kPanel; j += W) store(to + j, load(from + i + j));
     for (int64_t j = whole; j < round_up(size, kPanel); j += W)
-      store(to + j - whole, load_part(from + min64(j, size), int(max64(0, min64(W, size - j)))));
+      store(to + j - whole, load_tail(from + min64(j, size), int(max64(0, min64(W, size - j)))));
   }
 }
 

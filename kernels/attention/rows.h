@@ -121,7 +121,7 @@ template <class Element> inline void copy_queries(const RowsOf<Element> &rows, f
     prefetch_row_l1(from + kPrefetchRows * rows.args->q_row, size);
     int64_t i = 0;
     for (; i + W <= size; i += W) store(q + i, load(from + i) * scale);
-    if (i < size) store_part(q + i, load_part(from + i, int(size - i)) * scale, int(size - i));
+    if (i < size) store_tail(q + i, load_tail(from + i, int(size - i)) * scale, int(size - i));
   }
 }
 
@@ -134,7 +134,7 @@ template <class Element> inline void write_row(const float *o, float sum, Elemen
   const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
   int64_t i = 0;
   for (; i + W <= size; i += W) store(out + i, load(o + i) * inverse);
-  if (i < size) store_part(out + i, load(o + i) * inverse, int(size - i));
+  if (i < size) store_tail(out + i, load(o + i) * inverse, int(size - i));
 }
 
 } // namespace attention_detail

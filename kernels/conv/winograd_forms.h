@@ -62,10 +62,10 @@ MYCC_INLINE Points6 fma(Points6 x, float s, Points6 y) {
 }
 
 /* n values, n <= W; all of them when n is W. */
-MYCC_INLINE vf32 load_channels(const float *p, int n) { return n == W ? load(p) : load_part(p, n); }
+MYCC_INLINE vf32 load_channels(const float *p, int n) { return n == W ? load(p) : load_tail(p, n); }
 MYCC_INLINE void store_channels(float *p, vf32 v, int n) {
   if (n == W) store(p, v);
-  else store_part(p, v, n);
+  else store_tail(p, v, n);
 }
 
 /* Where a tile's points or sums lie: [r][c], r and c: whether they count for its last row, its last column of outputs

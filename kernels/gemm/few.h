@@ -46,7 +46,7 @@ inline void few_tile(const float *a, int64_t a_row, const float *b, int64_t b_k,
 /* The same for the last `n` < W columns of a row. */
 static inline void few_last_columns(const float *a, const float *b, int64_t b_k, int64_t depth, int n, float *sums) {
   vf32 c = {};
-  for (int64_t k = 0; k < depth; ++k) c = fma(a[k], load_part(b + k * b_k, n), c);
+  for (int64_t k = 0; k < depth; ++k) c = fma(a[k], load_tail(b + k * b_k, n), c);
   store(sums, load(sums) + c);
 }
 
@@ -81,9 +81,9 @@ static inline void few_dots_4(const float *a, const float *b, int64_t b_n, int64
   }
   if (k < depth) {
     const int n = (int)(depth - k);
-    const vf32 x = load_part(a + k, n);
-    c0 = fma(x, load_part(b + k, n), c0), c1 = fma(x, load_part(b + b_n + k, n), c1);
-    c2 = fma(x, load_part(b + 2 * b_n + k, n), c2), c3 = fma(x, load_part(b + 3 * b_n + k, n), c3);
+    const vf32 x = load_tail(a + k, n);
+    c0 = fma(x, load_tail(b + k, n), c0), c1 = fma(x, load_tail(b + b_n + k, n), c1);
+    c2 = fma(x, load_tail(b + 2 * b_n + k, n), c2), c3 = fma(x, load_tail(b + 3 * b_n + k, n), c3);
   }
   float found[4];
   reduce_add_4(c0, c1, c2, c3, found);
@@ -94,7 +94,7 @@ static inline void few_dots_1(const float *a, const float *b, int64_t depth, flo
   vf32 c = {};
   int64_t k = 0;
   for (; k + W <= depth; k += W) c = fma(load(a + k), load(b + k), c);
-  if (k < depth) c = fma(load_part(a + k, (int)(depth - k)), load_part(b + k, (int)(depth - k)), c);
+  if (k < depth) c = fma(load_tail(a + k, (int)(depth - k)), load_tail(b + k, (int)(depth - k)), c);
   sums[0] += reduce_add(c);
 }
 

@@ -207,7 +207,7 @@ template <int Bits> struct PackedRows {
     vi32 c = {};
     int64_t i = 0;
     for (; i + W <= count; i += W) c += load(a + i);
-    if (i < count) c += load_part(a + i, (int)(count - i));
+    if (i < count) c += load_tail(a + i, (int)(count - i));
     int32_t lanes[W], found = 0;
     store(lanes, c);
     for (int j = 0; j < W; ++j) found += lanes[j];

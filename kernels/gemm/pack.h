@@ -19,7 +19,7 @@ static inline void copy_floats(float *to, const float *from, int64_t count) {
     store(to + i, load(from + i));
     MYCC_KEEP_LOOP;
   }
-  if (i < count) store_part(to + i, load_part(from + i, (int)(count - i)), (int)(count - i));
+  if (i < count) store_tail(to + i, load_tail(from + i, (int)(count - i)), (int)(count - i));
 }
 
 static inline void zero_floats(float *to, int64_t count) {
@@ -28,7 +28,7 @@ static inline void zero_floats(float *to, int64_t count) {
     store(to + i, vf32{});
     MYCC_KEEP_LOOP;
   }
-  if (i < count) store_part(to + i, vf32{}, (int)(count - i));
+  if (i < count) store_tail(to + i, vf32{}, (int)(count - i));
 }
 
 /* Turns what it can of 16 rows of `depth` values, `row` apart, into a panel, and says how many values of each that is. */

@@ -87,8 +87,8 @@ template <int R> struct Butterfly {
       Number<V> even = first, odd = gaps[0].scaled(sine[k]);
       for (int j = 1; j <= H; ++j) even = even.plus(sums[j - 1], cosine[j * k % R]);
       for (int j = 2; j <= H; ++j) odd = odd.plus(gaps[j - 1], sine[j * k % R]);
-      const Number<V> turned = odd.back();
-      x[k] = even + turned, x[R - k] = even - turned;
+      const Number<V> rotated = odd.back();
+      x[k] = even + rotated, x[R - k] = even - rotated;
     }
   }
 };

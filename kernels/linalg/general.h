@@ -160,7 +160,7 @@ inline void ldl(
   typedef typename A::S S;
   S *a = scratch<S>(host, worker, n * n);
   if (!a) return;
-  const auto turned = [=](S z) { return adjoint ? conjugate(z) : z; };
+  const auto conjugated = [=](S z) { return adjoint ? conjugate(z) : z; };
   const double alpha = (1 + __builtin_sqrt(17.0)) / 8;
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < n; ++j) a[i * n + j] = j > i ? S(0) : j == i && adjoint ? S(real(x[i * n + j])) : x[i * n + j];
@@ -190,25 +190,25 @@ inline void ldl(
     if (with != last) { /* rows and columns `with` and `last` change places, in the lower triangle */
       for (int64_t i = with + 1; i < n; ++i) exchange(a[i * n + last], a[i * n + with]);
       for (int64_t j = last + 1; j < with; ++j) {
-        const S z = turned(a[j * n + last]);
-        a[j * n + last] = turned(a[with * n + j]), a[with * n + j] = z;
+        const S z = conjugated(a[j * n + last]);
+        a[j * n + last] = conjugated(a[with * n + j]), a[with * n + j] = z;
       }
-      a[with * n + last] = turned(a[with * n + last]);
+      a[with * n + last] = conjugated(a[with * n + last]);
       exchange(a[last * n + last], a[with * n + with]);
       if (step == 2) exchange(a[(k + 1) * n + k], a[with * n + k]);
     }
     pivots[k] = pivots[last] = step == 1 ? (int32_t)with + 1 : -(int32_t)with - 1;
     /* The block d of D, and its inverse times what lies under it: l. The rest loses l d l^T = (what lay there) l^T. */
     const S d11 = a[k * n + k];
-    const S d21 = step == 2 ? a[(k + 1) * n + k] : S(0), d12 = turned(d21);
+    const S d21 = step == 2 ? a[(k + 1) * n + k] : S(0), d12 = conjugated(d21);
     const S d22 = step == 2 ? a[(k + 1) * n + k + 1] : S(1), determinant = d11 * d22 - d12 * d21;
     for (int64_t j = k + step; j < n; ++j) {
       const S p = a[j * n + k], r = step == 2 ? a[j * n + k + 1] : S(0);
       const S first = step == 1 ? p / d11 : (p * d22 - r * d21) / determinant;
       const S second = step == 1 ? S(0) : (r * d11 - p * d12) / determinant;
       for (int64_t i = j; i < n; ++i) {
-        a[i * n + j] -= a[i * n + k] * turned(first);
-        if (step == 2) a[i * n + j] -= a[i * n + k + 1] * turned(second);
+        a[i * n + j] -= a[i * n + k] * conjugated(first);
+        if (step == 2) a[i * n + j] -= a[i * n + k + 1] * conjugated(second);
       }
       if (adjoint) a[j * n + j] = real(a[j * n + j]);
       a[j * n + k] = first;
@@ -225,7 +225,7 @@ inline void ldl_solve(
   typedef typename A::S S;
   S *s = scratch<S>(host, worker, n * m);
   if (!s) return;
-  const auto turned = [=](S z) { return adjoint ? conjugate(z) : z; };
+  const auto conjugated = [=](S z) { return adjoint ? conjugate(z) : z; };
   const auto row_of = [=](int64_t k) { /* the row that row k was exchanged with */
     const int64_t row = (pivots[k] > 0 ? pivots[k] : -(int64_t)pivots[k]) - 1;
     return row >= 0 && row < n ? row : k;
@@ -239,7 +239,7 @@ inline void ldl_solve(
     const int64_t last = k + step - 1;
     exchange_rows(last, row_of(k));
     const S d11 = a[k * n + k];
-    const S d21 = step == 2 ? a[last * n + k] : S(0), d12 = turned(d21);
+    const S d21 = step == 2 ? a[last * n + k] : S(0), d12 = conjugated(d21);
     const S d22 = step == 2 ? a[last * n + last] : S(1), determinant = d11 * d22 - d12 * d21;
     for (int64_t c = 0; c < m; ++c) {
       const S p = s[k * m + c], r = s[last * m + c];
@@ -255,7 +255,7 @@ inline void ldl_solve(
     step = pivots[last] < 0 && last > 0 ? 2 : 1;
     for (int64_t k = last - step + 1; k <= last; ++k)
       for (int64_t i = last + 1; i < n; ++i)
-        for (int64_t c = 0; c < m; ++c) s[k * m + c] -= turned(a[i * n + k]) * s[i * m + c];
+        for (int64_t c = 0; c < m; ++c) s[k * m + c] -= conjugated(a[i * n + k]) * s[i * m + c];
     exchange_rows(last, row_of(last));
   }
   write(x, s, n * m);

@@ -63,7 +63,7 @@ inline void ctc_block(
         const V same = load(row + 2 + s), next = load(row + 1 + s), past = load(row + s) + load(skip + s);
         const V top = maximum(same, maximum(next, past)), most = where(eq(top, splat(none)), splat(T(0)), top);
         const V sum = log(exp(same - most) + exp(next - most) + exp(past - most)) + most + load(emit + s);
-        store_part(now + 2 + s, sum, (int)(states - s < W ? states - s : W));
+        store_tail(now + 2 + s, sum, (int)(states - s < W ? states - s : W));
       }
     T *other = row;
     row = now, now = other;

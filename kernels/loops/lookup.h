@@ -79,7 +79,7 @@ MYCC_INLINE bool all_inside(const int64_t *at, int64_t n, int64_t extent) {
   const hu64 end = (hu64)splat(extent).lo;
   hi64 outside = {};
   for (int64_t i = 0; i < n; i += W) {
-    const vi64 index = i + W <= n ? load(at + i) : load_part(at + i, (int)(n - i));
+    const vi64 index = i + W <= n ? load(at + i) : load_tail(at + i, (int)(n - i));
     outside |= (hi64)((hu64)index.lo >= end) | (hi64)((hu64)index.hi >= end);
   }
   return !isa::any((vi32)outside);
@@ -106,7 +106,7 @@ MYCC_INLINE int vectors(vi64 at, int64_t first, int64_t extent) {
 /* The W indices of a table at place i; behind its end the first of them. */
 MYCC_INLINE vi64 indices(const int64_t *at, int64_t i, int64_t n) {
   const int rest = (int)(n - i < W ? n - i : W);
-  return where(first_lanes(rest), load_part(at + i, rest), splat(at[i]));
+  return where(first_lanes(rest), load_tail(at + i, rest), splat(at[i]));
 }
 } /* namespace lookup */
 
@@ -137,9 +137,9 @@ template <class T>
 MYCC_INLINE typename element<T>::vector load_near(Lookup table, const T *row, int64_t i, int64_t extent) {
   const T *from = row + table.entries[2 * i + W];
   const vi32 lanes = load(table.entries + 2 * i);
-  const auto a = extent < W ? load_part(from, (int)extent) : load(from);
+  const auto a = extent < W ? load_tail(from, (int)extent) : load(from);
   if (table.near == 1) return isa::permute(a, lanes);
-  const auto b = extent < 2 * W ? load_part(from + W, (int)extent - W) : load(from + W);
+  const auto b = extent < 2 * W ? load_tail(from + W, (int)extent - W) : load(from + W);
   return isa::permute(a, b, lanes);
 }
 
@@ -157,9 +157,9 @@ template <class T> MYCC_INLINE typename element<T>::vector gather_checked(
     return gather_at(p, checked_index(host, load(at), extent, wrap, what));
   return gather_at(p, at);
 }
-template <class T> MYCC_INLINE typename element<T>::vector gather_checked_part(
+template <class T> MYCC_INLINE typename element<T>::vector gather_checked_tail(
     const mycc_host *host, const T *p, const int64_t *at, int64_t extent, bool wrap, const char *what, int n) {
-  return gather_at_part(p, checked_index(host, load_part(at, n), extent, wrap, what, n), n);
+  return gather_at_tail(p, checked_index(host, load_tail(at, n), extent, wrap, what, n), n);
 }
 
 namespace lookup {
@@ -181,11 +181,11 @@ template <class T> MYCC_INLINE typename element<T>::vector gather_table(Lookup t
     if (__builtin_expect(table.near, 1)) return load_near(table, p, i, extent);
   return lookup::gather_far(table.inside, host, p, at + i, extent, wrap, what);
 }
-template <class T> MYCC_INLINE typename element<T>::vector gather_table_part(Lookup table, int64_t i,
+template <class T> MYCC_INLINE typename element<T>::vector gather_table_tail(Lookup table, int64_t i,
     const mycc_host *host, const T *p, const int64_t *at, int64_t extent, bool wrap, const char *what, int n) {
   if constexpr (lookup::single<T>)
     if (__builtin_expect(table.near, 1)) return load_near(table, p, i, extent);
-  return gather_checked_part(host, p, at + i, extent, wrap, what, n);
+  return gather_checked_tail(host, p, at + i, extent, wrap, what, n);
 }
 
 } /* namespace mycc */

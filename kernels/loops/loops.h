@@ -96,7 +96,7 @@ MYCC_INLINE bool aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
 MYCC_INLINE bool aligned_lines(const void *p) { return W * sizeof(float) >= 64 && aligned(p); }
 
 /* Elements from p on before vectors are aligned, of n at most: less than a vector. */
-template <class T> MYCC_INLINE int lead(const T *p, int64_t n) {
+template <class T> MYCC_INLINE int peel(const T *p, int64_t n) {
   constexpr int VECTOR = W * (int)sizeof(T) < 64 ? W * (int)sizeof(T) : 64;
   const int64_t front = (int64_t)(-(uintptr_t)p & (uintptr_t)(VECTOR - 1)) / (int64_t)sizeof(T);
   return (int)(front < n ? front : n);
@@ -113,7 +113,7 @@ template <class V, class S> MYCC_INLINE vbool holds(V v, S value) { return value
 /* The number of the first lane that is true; W when none is. */
 MYCC_INLINE int64_t first_lane(vbool c) { return reduce_min(where(c, lane_numbers(), splat((int32_t)W))); }
 
-/* f(i) for i in [0, n), n at most N; written out where it is N. */
+/* f(i) for i in [0, n), n at most N; unrolled where it is N. */
 template <int N, class F> MYCC_INLINE void each_iteration(int64_t n, F f) {
   if (__builtin_expect(n == N, 1)) {
 #pragma GCC unroll 16

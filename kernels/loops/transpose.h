@@ -1,4 +1,4 @@
-/* transpose.h: a tile of a matrix turned in registers. Included by kernels that read a tensor across their lanes.
+/* transpose.h: a tile of a matrix transposed in registers. Included by kernels that read a tensor across their lanes.
  *
  * Vectors are made of pieces of 16 bytes: the first 16 bytes of rows 0, L, 2 L, .. side by side, then those of rows 1,
  * L + 1, .., L of them for the L elements of a piece. Zipped log2(L) times within the pieces, they are columns:
@@ -119,7 +119,7 @@ inline void transpose_tile(T *to, int64_t to_row, const T *from, int64_t from_ro
 }
 
 namespace turning {
-/* Bytes that short rows are fetched before they are turned: cores with longer vectors wait longer for memory. */
+/* Bytes that short rows are fetched before they are transposed: cores with longer vectors wait longer for memory. */
 #if defined(MYCC_AVX512)
 constexpr int64_t PREFETCH = 4096;
 #else

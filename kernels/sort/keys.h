@@ -36,7 +36,7 @@ MYCC_INLINE vi64 ordered(vf64 v) {
   return where(isnan(v), INT64_MAX, where(eq(v, 0.0), (int64_t)0, key));
 }
 
-/* Keys of a vector of x; those of a descending order are turned round. */
+/* Keys of a vector of x; those of a descending order are inverted. */
 template <class T> MYCC_INLINE auto keys(typename element<T>::vector v, bool descending) {
   const auto key = ordered(v) >> SortKey<T>::shift;
   return descending ? ~key : key;
@@ -50,7 +50,7 @@ template <class T> inline void store_keys(typename SortKey<T>::type *to, const T
   for (; i + W <= n; i += W) store(to + i, keys<T>(load(x + i), descending));
   if (i == n) return;
   const int count = (int)(n - i);
-  store(to + i, where(first_lanes(count), keys<T>(load_part(x + i, count), descending),
+  store(to + i, where(first_lanes(count), keys<T>(load_tail(x + i, count), descending),
                       kLast<typename SortKey<T>::type>));
 }
 

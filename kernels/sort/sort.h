@@ -90,7 +90,7 @@ template <class T> struct FirstList {
     for (auto last = splat(keys[k - 1]); i < n; i += W) {
       const int here = (int)(n - i < W ? n - i : W);
       prefetch_l1(x + i + kKeyPrefetch / (int64_t)sizeof(T));
-      const auto key = sorting::keys<T>(here == W ? load(x + i) : load_part(x + i, here), descending);
+      const auto key = sorting::keys<T>(here == W ? load(x + i) : load_tail(x + i, here), descending);
       const vbool before = here == W ? lt(key, last) : lt(key, last) & first_lanes(here);
       if (__builtin_expect(!any(before), 1)) continue;
       const unsigned mask = lane_mask(before);

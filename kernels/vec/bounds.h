@@ -89,7 +89,7 @@ template <int E> MYCC_INLINE vbool lanes_inside(int64_t at, int64_t n, int count
 }
 /* p[i * E] for the first `count` lanes that are inside, 0 for the others. */
 template <int E, class T>
-MYCC_INLINE typename element<T>::vector load_inside_part(const T *p, int64_t at, int64_t n, int count) {
+MYCC_INLINE typename element<T>::vector load_inside_tail(const T *p, int64_t at, int64_t n, int count) {
   typedef interleave::registers<T> R;
   const int64_t end = at + (int64_t)(count - 1) * E + 1, high = (n < end ? n : end) - at;
   typename R::V parts[R::PARTS];
@@ -102,8 +102,8 @@ MYCC_INLINE typename element<T>::vector load_inside_part(const T *p, int64_t at,
 }
 /* The same with `other` in lanes that are outside. */
 template <int E, class T>
-MYCC_INLINE typename element<T>::vector load_inside_part(const T *p, int64_t at, int64_t n, typename element<T>::scalar other, int count) {
-  return where(lanes_inside<E>(at, n, count), load_inside_part<E>(p, at, n, count), splat(other));
+MYCC_INLINE typename element<T>::vector load_inside_tail(const T *p, int64_t at, int64_t n, typename element<T>::scalar other, int count) {
+  return where(lanes_inside<E>(at, n, count), load_inside_tail<E>(p, at, n, count), splat(other));
 }
 
 namespace bounds {
@@ -119,23 +119,23 @@ template <int E, class T> MYCC_INLINE typename element<T>::vector load_all(const
 } /* namespace bounds */
 
 template <int E, class T> MYCC_INLINE typename element<T>::vector load_inside(const T *p, int64_t at, int64_t n) {
-  return bounds::all_inside<E>(at, n) ? bounds::load_all<E>(p) : load_inside_part<E>(p, at, n, W);
+  return bounds::all_inside<E>(at, n) ? bounds::load_all<E>(p) : load_inside_tail<E>(p, at, n, W);
 }
 template <int E, class T>
 MYCC_INLINE typename element<T>::vector load_inside(const T *p, int64_t at, int64_t n, typename element<T>::scalar other) {
-  return bounds::all_inside<E>(at, n) ? bounds::load_all<E>(p) : load_inside_part<E>(p, at, n, other, W);
+  return bounds::all_inside<E>(at, n) ? bounds::load_all<E>(p) : load_inside_tail<E>(p, at, n, other, W);
 }
 /* p[0], p[E], .. of the first n lanes; those from n on are 0. */
-template <int E, class T> MYCC_INLINE typename element<T>::vector load_every_part(const T *p, int n) {
+template <int E, class T> MYCC_INLINE typename element<T>::vector load_every_tail(const T *p, int n) {
 #if defined(MYCC_AVX512) || defined(MYCC_AVX2)
-  return load_inside_part<E>(p, 0, kNoEnd, n);
+  return load_inside_tail<E>(p, 0, kNoEnd, n);
 #else
-  return gather_part(p, E, n);
+  return gather_tail(p, E, n);
 #endif
 }
 
 /* p[0], p[-1], .. of the first n lanes; those from n on are 0. */
-template <class T> MYCC_INLINE typename element<T>::vector load_reversed_part(const T *p, int n) {
+template <class T> MYCC_INLINE typename element<T>::vector load_reversed_tail(const T *p, int n) {
 #if defined(MYCC_AVX512)
   typedef interleave::registers<T> R;
   typename R::V parts[R::PARTS];
@@ -144,7 +144,7 @@ template <class T> MYCC_INLINE typename element<T>::vector load_reversed_part(co
     parts[half] = interleave::reversed(bounds::between(p + 1 - (half + 1) * R::N, R::N - bounds::within(n - half * R::N, R::N), R::N));
   return element<T>::widen(R::whole(parts));
 #else
-  return gather_part(p, -1, n);
+  return gather_tail(p, -1, n);
 #endif
 }
 

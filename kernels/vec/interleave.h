@@ -22,8 +22,8 @@ template <> struct element<word> {
   typedef vi16 vector; typedef word scalar; typedef vi16 stored; typedef int16_t raw;
   static MYCC_INLINE vector widen(stored v) { return v; }
   static MYCC_INLINE stored narrow(vector v) { return v; }
-  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_part16(p, n); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part16(p, v, n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_tail16(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail16(p, v, n); }
 };
 MYCC_INLINE vi16 splat(word x) { return build<vi16>([=](int) MYCC_INLINED { return x.bits; }); }
 MYCC_INLINE vi16 splat(vi16 x) { return x; }
@@ -157,13 +157,13 @@ template <class T> struct registers {
   }
   static MYCC_INLINE void put(T *p, V v, int n) {
     if constexpr (sizeof(T) == 4)
-      isa::store_part32(p, (vi32)v, n);
+      isa::store_tail32(p, (vi32)v, n);
     else if constexpr (sizeof(T) == 2)
-      isa::store_part16(p, (vi16)v, n);
+      isa::store_tail16(p, (vi16)v, n);
     else if constexpr (sizeof(T) == 1)
-      isa::store_part8(p, (vi8)v, n);
+      isa::store_tail8(p, (vi8)v, n);
     else
-      isa::copy_part<8>(p, &v, n);
+      isa::copy_tail<8>(p, &v, n);
   }
 };
 
@@ -196,7 +196,7 @@ template <class T, class... Vectors> MYCC_INLINE void store_interleaved(T *p, bo
   });
 }
 /* The first n lanes of each, n in [0, W]. */
-template <class T, class... Vectors> MYCC_INLINE void store_interleaved_part(T *p, int n, Vectors... v) {
+template <class T, class... Vectors> MYCC_INLINE void store_interleaved_tail(T *p, int n, Vectors... v) {
   typedef interleave::registers<T> R;
   const typename element<T>::stored all[] = {element<T>::narrow(v)...};
   interleave::each_interleaved<T, sizeof...(Vectors)>(all, [=](int place, typename R::V lanes) MYCC_INLINED {
@@ -306,7 +306,7 @@ template <class T> MYCC_INLINE void put_round(T *to, const T *row, int64_t at, i
 }
 
 /* row[(at + i) % n] for the first `lanes` lanes, 0 for the others; 0 <= at < n. */
-template <class T> MYCC_INLINE typename element<T>::vector load_round_part(const T *row, int64_t at, int64_t n, int lanes) {
+template <class T> MYCC_INLINE typename element<T>::vector load_round_tail(const T *row, int64_t at, int64_t n, int lanes) {
   typename element<T>::stored v;
 #if defined(MYCC_AVX512)
   if constexpr (sizeof(T) == 4 || sizeof(T) == 2) {
@@ -331,7 +331,7 @@ template <class T> MYCC_INLINE typename element<T>::vector load_round_part(const
 }
 /* row[(at + i) % n]: nearly every vector is of neighbours. */
 template <class T> MYCC_INLINE typename element<T>::vector load_round(const T *row, int64_t at, int64_t n) {
-  return __builtin_expect(at + W <= n, 1) ? load(row + at) : load_round_part(row, at, n, W);
+  return __builtin_expect(at + W <= n, 1) ? load(row + at) : load_round_tail(row, at, n, W);
 }
 
 /* Elements of 16 bits that are moved and nothing else keep their bits. */

@@ -125,10 +125,10 @@ MYCC_INLINE vi16 load_lanes16(const void *p, unsigned mask) {
   return MYCC_PICK((vi16)__builtin_ia32_loaddquhi256_mask((const short *)p, s16{}, (uint16_t)mask),
                    (vi16)_mm256_maskz_loadu_epi16((__mmask16)mask, p));
 }
-MYCC_INLINE vi32 load_part32(const void *p, int n) {
+MYCC_INLINE vi32 load_tail32(const void *p, int n) {
   return MYCC_IS_HALF(n) ? load_half32(p) : load_lanes32(p, mask16(n));
 }
-MYCC_INLINE void store_part32(void *p, vi32 v, int n) {
+MYCC_INLINE void store_tail32(void *p, vi32 v, int n) {
   if (MYCC_IS_HALF(n)) return store_half32(p, v);
   MYCC_PICK(__builtin_ia32_storedqusi512_mask((int *)p, v, (uint16_t)mask16(n)),
             _mm512_mask_storeu_epi32(p, (__mmask16)mask16(n), (__m512i)v));
@@ -141,15 +141,15 @@ MYCC_INLINE void store_mask64(void *p, hi64 v, unsigned mask) {
   MYCC_PICK(__builtin_ia32_storedqudi512_mask((long long *)p, (hll)v, (uint8_t)mask),
             _mm512_mask_storeu_epi64(p, (__mmask8)mask, (__m512i)v));
 }
-MYCC_INLINE vi64 load_part64(const void *p, int n) {
+MYCC_INLINE vi64 load_tail64(const void *p, int n) {
   return {load_mask64(p, mask16(n) & 0xff), load_mask64((const char *)p + 64, mask16(n) >> 8)};
 }
-MYCC_INLINE void store_part64(void *p, vi64 v, int n) {
+MYCC_INLINE void store_tail64(void *p, vi64 v, int n) {
   store_mask64(p, v.lo, mask16(n) & 0xff);
   store_mask64((char *)p + 64, v.hi, mask16(n) >> 8);
 }
-MYCC_INLINE vi16 load_part16(const void *p, int n) { return load_lanes16(p, mask16(n)); }
-MYCC_INLINE void store_part16(void *p, vi16 v, int n) {
+MYCC_INLINE vi16 load_tail16(const void *p, int n) { return load_lanes16(p, mask16(n)); }
+MYCC_INLINE void store_tail16(void *p, vi16 v, int n) {
   MYCC_PICK(__builtin_ia32_storedquhi256_mask((short *)p, (s16)v, (uint16_t)mask16(n)),
             _mm256_mask_storeu_epi16(p, (__mmask16)mask16(n), (__m256i)v));
 }
@@ -157,8 +157,8 @@ MYCC_INLINE vi8 load_lanes8(const void *p, unsigned mask) {
   return MYCC_PICK((vi8)__builtin_ia32_loaddquqi128_mask((const char *)p, c8{}, (uint16_t)mask),
                    (vi8)_mm_maskz_loadu_epi8((__mmask16)mask, p));
 }
-MYCC_INLINE vi8 load_part8(const void *p, int n) { return load_lanes8(p, mask16(n)); }
-MYCC_INLINE void store_part8(void *p, vi8 v, int n) {
+MYCC_INLINE vi8 load_tail8(const void *p, int n) { return load_lanes8(p, mask16(n)); }
+MYCC_INLINE void store_tail8(void *p, vi8 v, int n) {
   MYCC_PICK(__builtin_ia32_storedquqi128_mask((char *)p, (c8)v, (uint16_t)mask16(n)),
             _mm_mask_storeu_epi8(p, (__mmask16)mask16(n), (__m128i)v));
 }
@@ -194,10 +194,10 @@ MYCC_INLINE vi32 load_mask32(const void *p, vi32 mask) {
   return MYCC_PICK((vi32)__builtin_ia32_maskloadd256((const vi32 *)p, mask),
                    (vi32)_mm256_maskload_epi32((const int *)p, (__m256i)mask));
 }
-MYCC_INLINE vi32 load_part32(const void *p, int n) {
+MYCC_INLINE vi32 load_tail32(const void *p, int n) {
   return MYCC_IS_HALF(n) ? load_half32(p) : load_mask32(p, first(n));
 }
-MYCC_INLINE void store_part32(void *p, vi32 v, int n) {
+MYCC_INLINE void store_tail32(void *p, vi32 v, int n) {
   if (MYCC_IS_HALF(n)) return store_half32(p, v);
   MYCC_PICK(__builtin_ia32_maskstored256((vi32 *)p, first(n), v),
             _mm256_maskstore_epi32((int *)p, (__m256i)first(n), (__m256i)v));
@@ -210,10 +210,10 @@ MYCC_INLINE void store_mask64(void *p, hi64 v, hi64 mask) {
   MYCC_PICK(__builtin_ia32_maskstoreq256((hll *)p, (hll)mask, (hll)v),
             _mm256_maskstore_epi64((long long *)p, (__m256i)mask, (__m256i)v));
 }
-MYCC_INLINE vi64 load_part64(const void *p, int n) {
+MYCC_INLINE vi64 load_tail64(const void *p, int n) {
   return {load_mask64(p, hi64{MYCC_LOWER} < n), load_mask64((const char *)p + 32, hi64{MYCC_UPPER} < n)};
 }
-MYCC_INLINE void store_part64(void *p, vi64 v, int n) {
+MYCC_INLINE void store_tail64(void *p, vi64 v, int n) {
   store_mask64(p, v.lo, hi64{MYCC_LOWER} < n);
   store_mask64((char *)p + 32, v.hi, hi64{MYCC_UPPER} < n);
 }
@@ -301,25 +301,25 @@ template <int MOST, int LEAST = 1> MYCC_INLINE void copy_bytes(void *to, const v
   if constexpr (MOST > LEAST) copy_bytes<MOST / 2, LEAST>(d, s, n);
 }
 /* n in [0, W] elements of SIZE bytes. */
-template <int SIZE> MYCC_INLINE void copy_part(void *to, const void *from, int n) {
+template <int SIZE> MYCC_INLINE void copy_tail(void *to, const void *from, int n) {
   copy_bytes<W * SIZE, SIZE>(to, from, (int64_t)n * SIZE);
 }
 template <class V, int SIZE> MYCC_INLINE V load_pieces(const void *p, int n) {
   V v = {};
-  copy_part<SIZE>(&v, p, n);
+  copy_tail<SIZE>(&v, p, n);
   return v;
 }
 #if !defined(MYCC_AVX512)
-MYCC_INLINE vi16 load_part16(const void *p, int n) { return load_pieces<vi16, 2>(p, n); }
-MYCC_INLINE void store_part16(void *p, vi16 v, int n) { copy_part<2>(p, &v, n); }
-MYCC_INLINE vi8 load_part8(const void *p, int n) { return load_pieces<vi8, 1>(p, n); }
-MYCC_INLINE void store_part8(void *p, vi8 v, int n) { copy_part<1>(p, &v, n); }
+MYCC_INLINE vi16 load_tail16(const void *p, int n) { return load_pieces<vi16, 2>(p, n); }
+MYCC_INLINE void store_tail16(void *p, vi16 v, int n) { copy_tail<2>(p, &v, n); }
+MYCC_INLINE vi8 load_tail8(const void *p, int n) { return load_pieces<vi8, 1>(p, n); }
+MYCC_INLINE void store_tail8(void *p, vi8 v, int n) { copy_tail<1>(p, &v, n); }
 #endif
 #if !defined(MYCC_AVX2)
-MYCC_INLINE vi32 load_part32(const void *p, int n) { return load_pieces<vi32, 4>(p, n); }
-MYCC_INLINE void store_part32(void *p, vi32 v, int n) { copy_part<4>(p, &v, n); }
-MYCC_INLINE vi64 load_part64(const void *p, int n) { return load_pieces<vi64, 8>(p, n); }
-MYCC_INLINE void store_part64(void *p, vi64 v, int n) { copy_part<8>(p, &v, n); }
+MYCC_INLINE vi32 load_tail32(const void *p, int n) { return load_pieces<vi32, 4>(p, n); }
+MYCC_INLINE void store_tail32(void *p, vi32 v, int n) { copy_tail<4>(p, &v, n); }
+MYCC_INLINE vi64 load_tail64(const void *p, int n) { return load_pieces<vi64, 8>(p, n); }
+MYCC_INLINE void store_tail64(void *p, vi64 v, int n) { copy_tail<8>(p, &v, n); }
 #endif
 
 #undef MYCC_IS_HALF

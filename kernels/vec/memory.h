@@ -41,71 +41,71 @@ template <> struct element<float> {
   typedef vf32 vector; typedef float scalar; typedef vf32 stored; typedef float raw;
   static MYCC_INLINE vector widen(stored v) { return v; }
   static MYCC_INLINE stored narrow(vector v) { return v; }
-  static MYCC_INLINE stored part(const void *p, int n) { return (stored)isa::load_part32(p, n); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part32(p, (vi32)v, n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return (stored)isa::load_tail32(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail32(p, (vi32)v, n); }
 };
 template <> struct element<int32_t> {
   typedef vi32 vector; typedef int32_t scalar; typedef vi32 stored; typedef int32_t raw;
   static MYCC_INLINE vector widen(stored v) { return v; }
   static MYCC_INLINE stored narrow(vector v) { return v; }
-  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_part32(p, n); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part32(p, v, n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_tail32(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail32(p, v, n); }
 };
 template <> struct element<double> {
   typedef vf64 vector; typedef double scalar; typedef vf64 stored; typedef double raw;
   static MYCC_INLINE vector widen(stored v) { return v; }
   static MYCC_INLINE stored narrow(vector v) { return v; }
-  static MYCC_INLINE stored part(const void *p, int n) { return from_bits(isa::load_part64(p, n)); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part64(p, bits(v), n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return from_bits(isa::load_tail64(p, n)); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail64(p, bits(v), n); }
 };
 template <> struct element<int64_t> {
   typedef vi64 vector; typedef int64_t scalar; typedef vi64 stored; typedef int64_t raw;
   static MYCC_INLINE vector widen(stored v) { return v; }
   static MYCC_INLINE stored narrow(vector v) { return v; }
-  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_part64(p, n); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part64(p, v, n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_tail64(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail64(p, v, n); }
 };
 template <> struct element<int16_t> {
   typedef vi32 vector; typedef int32_t scalar; typedef vi16 stored; typedef int16_t raw;
   static MYCC_INLINE vector widen(stored v) { return storage::widen(v); }
   static MYCC_INLINE stored narrow(vector v) { return __builtin_convertvector(v, vi16); }
-  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_part16(p, n); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part16(p, v, n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_tail16(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail16(p, v, n); }
 };
 template <> struct element<int8_t> {
   typedef vi32 vector; typedef int32_t scalar; typedef vi8 stored; typedef int8_t raw;
   static MYCC_INLINE vector widen(stored v) { return storage::widen(v); }
   static MYCC_INLINE stored narrow(vector v) { return storage::narrow8(v); }
-  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_part8(p, n); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part8(p, v, n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_tail8(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail8(p, v, n); }
 };
 template <> struct element<uint8_t> {
   typedef vi32 vector; typedef int32_t scalar; typedef vu8 stored; typedef uint8_t raw;
   static MYCC_INLINE vector widen(stored v) { return storage::widen(v); }
   static MYCC_INLINE stored narrow(vector v) { return (vu8)storage::narrow8(v); }
-  static MYCC_INLINE stored part(const void *p, int n) { return (vu8)isa::load_part8(p, n); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part8(p, (vi8)v, n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return (vu8)isa::load_tail8(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail8(p, (vi8)v, n); }
 };
 template <> struct element<boolean> {
   typedef vbool vector; typedef bool scalar; typedef vu8 stored; typedef uint8_t raw;
   static MYCC_INLINE vector widen(stored v) { return {storage::widen(v) != 0}; }
   static MYCC_INLINE stored narrow(vector v) { return (vu8)storage::narrow8(v.m & 1); }
-  static MYCC_INLINE stored part(const void *p, int n) { return (vu8)isa::load_part8(p, n); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part8(p, (vi8)v, n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return (vu8)isa::load_tail8(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail8(p, (vi8)v, n); }
 };
 template <> struct element<half> {
   typedef vf32 vector; typedef float scalar; typedef vi16 stored; typedef int16_t raw;
   static MYCC_INLINE vector widen(stored v) { return isa::from_half(v); }
   static MYCC_INLINE stored narrow(vector v) { return isa::to_half(v); }
-  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_part16(p, n); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part16(p, v, n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_tail16(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail16(p, v, n); }
 };
 template <> struct element<bfloat> {
   typedef vf32 vector; typedef float scalar; typedef vi16 stored; typedef int16_t raw;
   static MYCC_INLINE vector widen(stored v) { return storage::from_bfloat(v); }
   static MYCC_INLINE stored narrow(vector v) { return storage::to_bfloat(v); }
-  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_part16(p, n); }
-  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_part16(p, v, n); }
+  static MYCC_INLINE stored part(const void *p, int n) { return isa::load_tail16(p, n); }
+  static MYCC_INLINE void put(void *p, stored v, int n) { isa::store_tail16(p, v, n); }
 };
 
 /* Raw lanes from and to memory; pairs register by register, so that they never take the way over the stack. */
@@ -144,7 +144,7 @@ template <class T> MYCC_INLINE typename element<T>::vector load(const T *p) {
   storage::read(p, v);
   return element<T>::widen(v);
 }
-template <class T> MYCC_INLINE typename element<T>::vector load_part(const T *p, int n) {
+template <class T> MYCC_INLINE typename element<T>::vector load_tail(const T *p, int n) {
   return element<T>::widen(element<T>::part(p, n));
 }
 /* Of all lanes, where some alone may be taken. Compilers mask such a load, and lines of which nothing is taken are not
@@ -164,7 +164,7 @@ template <class T> MYCC_INLINE void store(T *p, typename element<T>::vector v, b
   else
     store(p, v);
 }
-template <class T> MYCC_INLINE void store_part(T *p, typename element<T>::vector v, int n) {
+template <class T> MYCC_INLINE void store_tail(T *p, typename element<T>::vector v, int n) {
   element<T>::put(p, element<T>::narrow(v), n);
 }
 
@@ -208,14 +208,14 @@ template <class T> MYCC_INLINE typename element<T>::vector gather_at(const T *p,
       [=](int i) MYCC_INLINED { return storage::raw(p + index[i]); }));
 }
 /* The first n lanes of a gather; the tail of a loop, so plain loads one by one do. */
-template <class T> MYCC_INLINE typename element<T>::vector gather_part(const T *p, int64_t stride, int n) {
+template <class T> MYCC_INLINE typename element<T>::vector gather_tail(const T *p, int64_t stride, int n) {
   typename element<T>::raw lanes[W] = {};
   for (int i = 0; i < n; ++i) lanes[i] = storage::raw(p + i * stride);
   typename element<T>::stored v;
   storage::read(lanes, v);
   return element<T>::widen(v);
 }
-template <class T> MYCC_INLINE typename element<T>::vector gather_at_part(const T *p, vi64 index, int n) {
+template <class T> MYCC_INLINE typename element<T>::vector gather_at_tail(const T *p, vi64 index, int n) {
   typename element<T>::raw lanes[W] = {};
   int64_t at[W];
   store(at, index);
@@ -224,14 +224,14 @@ template <class T> MYCC_INLINE typename element<T>::vector gather_at_part(const 
   storage::read(lanes, v);
   return element<T>::widen(v);
 }
-/* The reverse of gather and gather_part: p[i * stride] = v[i]. */
-template <class T> MYCC_INLINE void scatter_part(T *p, int64_t stride, typename element<T>::vector v, int n) {
+/* The reverse of gather and gather_tail: p[i * stride] = v[i]. */
+template <class T> MYCC_INLINE void scatter_tail(T *p, int64_t stride, typename element<T>::vector v, int n) {
   typename element<T>::raw lanes[W];
   storage::write(lanes, element<T>::narrow(v));
   for (int i = 0; i < n; ++i) __builtin_memcpy((void *)(p + i * stride), &lanes[i], sizeof lanes[i]);
 }
 template <class T> MYCC_INLINE void scatter(T *p, int64_t stride, typename element<T>::vector v) {
-  scatter_part(p, stride, v, W);
+  scatter_tail(p, stride, v, W);
 }
 
 } /* namespace mycc */

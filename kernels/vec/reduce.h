@@ -50,12 +50,12 @@ template <int... I> MYCC_INLINE vf32 first_of_quarters(vf32 v, lane_list<I...>) 
 }
 } /* namespace tree */
 
-/* reduce_x(v): all lanes; reduce_x_part(v, n): the first n, n in [0, W]; of none the neutral element. */
+/* reduce_x(v): all lanes; reduce_x_tail(v, n): the first n, n in [0, W]; of none the neutral element. */
 #define MYCC_REDUCE(NAME, V, S, EXPR, NEUTRAL)                                                              \
   MYCC_INLINE S NAME(V v) {                                                                                 \
     return tree::reduce(v, [](auto a, auto b) MYCC_INLINED { return EXPR; });             \
   }                                                                                                         \
-  MYCC_INLINE S NAME##_part(V v, int n) { return NAME(where(first_lanes(n), v, (S)NEUTRAL)); }              \
+  MYCC_INLINE S NAME##_tail(V v, int n) { return NAME(where(first_lanes(n), v, (S)NEUTRAL)); }              \
   MYCC_INLINE S NAME(S v) { return v; }
 MYCC_REDUCE(reduce_add, vf32, float, a + b, -0.0f)
 MYCC_REDUCE(reduce_add, vf64, double, a + b, -0.0)
@@ -90,7 +90,7 @@ MYCC_INLINE void reduce_add_4(vf32 a, vf32 b, vf32 c, vf32 d, float *to) {
     const S best = tree::reduce(v, [](auto a, auto b) MYCC_INLINED { return isa::PICK(b, a); });            \
     return __builtin_expect(any(isnan(v)), 0) ? (S)__builtin_nan("") : best;                                \
   }                                                                                                         \
-  MYCC_INLINE S NAME##_part(V v, int n) { return NAME(where(first_lanes(n), v, (S)NEUTRAL)); }              \
+  MYCC_INLINE S NAME##_tail(V v, int n) { return NAME(where(first_lanes(n), v, (S)NEUTRAL)); }              \
   MYCC_INLINE S NAME(S v) { return v; }
 MYCC_REDUCE_EXTREMUM(reduce_max, vf32, float, max, -__builtin_inff())
 MYCC_REDUCE_EXTREMUM(reduce_max, vf64, double, max, -__builtin_inf())
@@ -161,8 +161,8 @@ MYCC_INLINE vf64 running_product(vf64 v, hf64 &carry) {
 }
 MYCC_INLINE bool reduce_or(vbool v) { return any(v); }
 MYCC_INLINE bool reduce_and(vbool v) { return all(v); }
-MYCC_INLINE bool reduce_or_part(vbool v, int n) { return any(v & first_lanes(n)); }
-MYCC_INLINE bool reduce_and_part(vbool v, int n) { return all(v | ~first_lanes(n)); }
+MYCC_INLINE bool reduce_or_tail(vbool v, int n) { return any(v & first_lanes(n)); }
+MYCC_INLINE bool reduce_and_tail(vbool v, int n) { return all(v | ~first_lanes(n)); }
 MYCC_INLINE bool reduce_or(bool v) { return v; }
 MYCC_INLINE bool reduce_and(bool v) { return v; }
 

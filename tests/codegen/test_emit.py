@@ -76,7 +76,7 @@ def test_loads() -> None:
     assert text(Load(X, v // as_index(12))) == "gather_at(x0, place_quotient(iota(v), 12))"
     assert text(x, vector=None) == "x0[i * 40 + v]"
     assert text(Load(H, i * 40 + v), vector=None) == "load_scalar(x0 + i * 40 + v)"
-    assert emitter(part=True).value(x) == "load_part(x0 + i * 40 + v, count)"
+    assert emitter(tail=True).value(x) == "load_tail(x0 + i * 40 + v, count)"
 
 
 def test_what_does_not_move_stands_in_front_of_the_loop() -> None:
@@ -100,13 +100,13 @@ def test_functions_of_lanes_and_numbers_take_vectors_alone() -> None:
 
 
 def test_stores() -> None:
-    for value, index, part, line in (
+    for value, index, tail, line in (
         (x, i * 40 + v, False, "store(y0 + i * 40 + v, load(x0 + i * 40 + v));"),
-        (x, i * 40 + v, True, "store_part(y0 + i * 40 + v, load_part(x0 + i * 40 + v, count), count);"),
+        (x, i * 40 + v, True, "store_tail(y0 + i * 40 + v, load_tail(x0 + i * 40 + v, count), count);"),
         (x, v * 9 + i, False, "scatter(y0 + i + v * 9, 9, load(x0 + i * 40 + v));"),
         (Const(1.0, "f32"), v, False, "store(y0 + v, splat(1.0f));"),
     ):
-        em = emitter(part=part)
+        em = emitter(tail=tail)
         em.store(Store(Y, index, value))
         assert em.body[-1] == line
     with pytest.raises(ValueError, match="has no vector form"):
@@ -255,14 +255,14 @@ def test_printed_indices_compile_as_they_read(tmp_path: Path) -> None:
 def test_what_a_choice_may_leave_out_is_loaded_whole() -> None:
     """A masked load of a line of which nothing is taken is none: streams with gaps are not prefetched."""
 
-    def printed(condition: Expr, part: bool = False) -> str:
-        e = emitter(part=part)
+    def printed(condition: Expr, tail: bool = False) -> str:
+        e = emitter(tail=tail)
         chosen = call("where", condition, call("mul", x, Const(2.0, "f32")), Const(0.0, "f32"))
         return "\n".join([e.value(chosen), *e.body, *e.pre])
 
     places = call("lt", IndexValue(v), IndexValue(i * 2))
     assert "load_whole(x0" in printed(places)
-    assert "load_whole(" not in printed(places, part=True)
+    assert "load_whole(" not in printed(places, tail=True)
     assert "load_whole(x0" in printed(call("lt", IndexValue(i), IndexValue(i * i)))
 
 

@@ -1,4 +1,4 @@
-"""Reductions over few elements are written out: one kernel without a reduction, as exact as eager."""
+"""Reductions over few elements are unrolled: one kernel without a reduction, as exact as eager."""
 
 from __future__ import annotations
 

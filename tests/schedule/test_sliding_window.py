@@ -93,7 +93,7 @@ def test_taps_with_weights() -> None:
     [
         nn.Conv2d(5, 5, 13, 1, 6, groups=5),  # more windows than registers hold
         nn.Conv2d(5, 5, 3, 1, 2, 2, groups=5),
-        nn.Conv2d(5, 5, (3, 45), 1, (1, 22), groups=5),  # more products than are written out
+        nn.Conv2d(5, 5, (3, 45), 1, (1, 22), groups=5),  # more products than are unrolled
     ],
     ids=str,
 )

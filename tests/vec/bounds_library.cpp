@@ -10,12 +10,12 @@ using namespace mycc;
     const int64_t end = open ? kNoEnd : n;                                                                            \
     store(out, load_inside<E>(p, at, end));                                                                           \
     store(out + W, load_inside<E>(p, at, end, (T)7));                                                                 \
-    store(out + 2 * W, load_inside_part<E>(p, at, end, count));                                                       \
-    store(out + 3 * W, load_inside_part<E>(p, at, end, (T)7, count));                                                 \
+    store(out + 2 * W, load_inside_tail<E>(p, at, end, count));                                                       \
+    store(out + 3 * W, load_inside_tail<E>(p, at, end, (T)7, count));                                                 \
   }
 #define TYPE(NAME, T)                                                                                                 \
   COUNT(NAME, T, 1) COUNT(NAME, T, 2) COUNT(NAME, T, 3)                                                               \
-  extern "C" void backwards_##NAME(const T *p, int count, T *out) { store(out, load_reversed_part(p, count)); }
+  extern "C" void backwards_##NAME(const T *p, int count, T *out) { store(out, load_reversed_tail(p, count)); }
 TYPE(f64, double)
 TYPE(f32, float)
 TYPE(i16, int16_t)

@@ -6,7 +6,7 @@ using namespace mycc;
 
 template <class T, int... I> static void interleaved(T *p, const T *in, int n, bool part, lane_list<I...>) {
   if (part)
-    store_interleaved_part(p, n, load(in + I * W)...);
+    store_interleaved_tail(p, n, load(in + I * W)...);
   else
     store_interleaved(p, false, load(in + I * W)...);
 }
@@ -14,15 +14,15 @@ template <class T, int... I> static void interleaved(T *p, const T *in, int n, b
 /* E vectors at `in`, interleaved to p: all lanes, or the first n of each. */
 #define COUNT(NAME, T, E, ...)                                                                                        \
   extern "C" void woven_##NAME##_##E(T *p, const T *in) { interleaved(p, in, W, false, lane_list<__VA_ARGS__>()); }         \
-  extern "C" void woven_part_##NAME##_##E(T *p, const T *in, int n) {                                                 \
+  extern "C" void woven_tail_##NAME##_##E(T *p, const T *in, int n) {                                                 \
     interleaved(p, in, n, true, lane_list<__VA_ARGS__>());                                                                  \
   }                                                                                                                   \
   extern "C" void every_##NAME##_##E(const T *p, T *out) { store(out, load_every<E>(p)); }                            \
   extern "C" void turn_##NAME##_##E(const T *p, T *out, int n) {                                                      \
     store(out, load_strided<E, 0>(p));                                                                                   \
     store(out + W, load_strided<E, E - 1>(p));                                                                           \
-    store_part(out + 2 * W, load_every_part<E>(p, n), n);                                                           \
-    store_part(out + 3 * W, load_every_part<E>(p + E - 1, n), n);                                                       \
+    store_tail(out + 2 * W, load_every_tail<E>(p, n), n);                                                           \
+    store_tail(out + 3 * W, load_every_tail<E>(p + E - 1, n), n);                                                       \
   }
 #define TYPE(NAME, T)                                                                                                 \
   COUNT(NAME, T, 2, 0, 1)                                                                                             \
@@ -34,8 +34,8 @@ template <class T, int... I> static void interleaved(T *p, const T *in, int n, b
   COUNT(NAME, T, 8, 0, 1, 2, 3, 4, 5, 6, 7)                                                                           \
   extern "C" void reversed_##NAME(const T *p, T *out) { store(out, load_reversed(p)); }                               \
   extern "C" void round_##NAME(const T *row, int64_t at, int64_t n, T *out) { store(out, load_round(row, at, n)); }   \
-  extern "C" void round_part_##NAME(const T *row, int64_t at, int64_t n, int lanes, T *out) {                         \
-    store(out, load_round_part(row, at, n, lanes));                                                                   \
+  extern "C" void round_tail_##NAME(const T *row, int64_t at, int64_t n, int lanes, T *out) {                         \
+    store(out, load_round_tail(row, at, n, lanes));                                                                   \
   }
 TYPE(f64, double)
 TYPE(f32, float)

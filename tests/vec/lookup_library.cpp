@@ -11,7 +11,7 @@ using namespace mycc;
     int64_t i = 0;                                                                                                    \
     for (; i + W <= n; i += W) store(out + i, gather_table(table, i, nullptr, row, at, extent, false, ""));           \
     const int rest = (int)(n - i);                                                                                    \
-    if (rest) store_part(out + i, gather_table_part(table, i, nullptr, row, at, extent, false, "", rest), rest);      \
+    if (rest) store_tail(out + i, gather_table_tail(table, i, nullptr, row, at, extent, false, "", rest), rest);      \
     return table.near;                                                                                                \
   }
 TYPE(f64, double)

@@ -33,7 +33,7 @@ def test_interleaved_stores(lib: ctypes.CDLL, name: str) -> None:
             memory = GuardedMemory(4096)
             p = memory.tail(n * e, TYPES[name])
             address = ctypes.c_void_p(memory.base + 4096 - p.nbytes)
-            getattr(lib, f"woven_part_{name}_{e}")(address, pointer(source), n)
+            getattr(lib, f"woven_tail_{name}_{e}")(address, pointer(source), n)
             np.testing.assert_array_equal(p, expected[: n * e])
 
 
@@ -77,6 +77,6 @@ def test_backwards_and_around_the_end(lib: ctypes.CDLL, name: str) -> None:
             getattr(lib, f"round_{name}")(address, ctypes.c_int64(at), ctypes.c_int64(n), pointer(out))
             np.testing.assert_array_equal(out, expected)
             for lanes in range(1, w + 1):
-                getattr(lib, f"round_part_{name}")(address, ctypes.c_int64(at), ctypes.c_int64(n), lanes, pointer(out))
+                getattr(lib, f"round_tail_{name}")(address, ctypes.c_int64(at), ctypes.c_int64(n), lanes, pointer(out))
                 np.testing.assert_array_equal(out[:lanes], expected[:lanes])
                 assert not out[lanes:].any()

@@ -65,7 +65,7 @@ def test_width(lib: ctypes.CDLL, build: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_load_part_stops_at_the_guard(lib: ctypes.CDLL, name: str) -> None:
+def test_load_tail_stops_at_the_guard(lib: ctypes.CDLL, name: str) -> None:
     w, (stored, computed) = lib.lanes(), TYPES[name]
     memory = GuardedMemory(4096)
     for n in range(w + 1):
@@ -73,13 +73,13 @@ def test_load_part_stops_at_the_guard(lib: ctypes.CDLL, name: str) -> None:
         p[:] = values(name, n)
         out = np.ones(w, computed)
         address = ctypes.c_void_p(memory.base + 4096 - n * np.dtype(stored).itemsize)
-        getattr(lib, f"load_part_{name}")(address, n, pointer(out))
+        getattr(lib, f"load_tail_{name}")(address, n, pointer(out))
         np.testing.assert_array_equal(out[:n], widen(p, name))
         assert not out[n:].any(), f"{name}: lanes behind n = {n} are {out[n:]}"
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_store_part_writes_n_elements(lib: ctypes.CDLL, name: str) -> None:
+def test_store_tail_writes_n_elements(lib: ctypes.CDLL, name: str) -> None:
     w, (stored, computed) = lib.lanes(), TYPES[name]
     memory = GuardedMemory(4096)
     source = values(name, w)
@@ -91,7 +91,7 @@ def test_store_part_writes_n_elements(lib: ctypes.CDLL, name: str) -> None:
         for shift in (0, 4):  # in the middle of memory, then up to the guard
             p[:] = before
             address = ctypes.c_void_p(memory.base + 4096 - (n + 4 - shift) * np.dtype(stored).itemsize)
-            getattr(lib, f"store_part_{name}")(address, pointer(lanes), n)
+            getattr(lib, f"store_tail_{name}")(address, pointer(lanes), n)
             np.testing.assert_array_equal(p[shift : shift + n], source[:n])
             np.testing.assert_array_equal(p[shift + n :], before[shift + n :])
             np.testing.assert_array_equal(p[:shift], before[:shift])
@@ -120,7 +120,7 @@ def test_whole_vectors_and_gathers(lib: ctypes.CDLL, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_gather_part_stops_at_the_guard(lib: ctypes.CDLL, name: str) -> None:
+def test_gather_tail_stops_at_the_guard(lib: ctypes.CDLL, name: str) -> None:
     w, (stored, computed) = lib.lanes(), TYPES[name]
     memory = GuardedMemory(4096)
     for n in range(w + 1):
@@ -129,17 +129,17 @@ def test_gather_part_stops_at_the_guard(lib: ctypes.CDLL, name: str) -> None:
         p[:] = values(name, count)
         address = ctypes.c_void_p(memory.base + 4096 - count * np.dtype(stored).itemsize)
         out = np.ones(w, computed)
-        getattr(lib, f"gather_part_{name}")(address, ctypes.c_int64(3), n, pointer(out))
+        getattr(lib, f"gather_tail_{name}")(address, ctypes.c_int64(3), n, pointer(out))
         np.testing.assert_array_equal(out[:n], widen(p[::3], name))
         assert not out[n:].any()
         at = np.full(w, 2**40)  # lanes from n on would fault
         at[:n] = np.arange(n)[::-1] * 3
         out[:] = 1
-        getattr(lib, f"gather_at_part_{name}")(address, pointer(at), n, pointer(out))
+        getattr(lib, f"gather_at_tail_{name}")(address, pointer(at), n, pointer(out))
         np.testing.assert_array_equal(out[:n], widen(p[at[:n]], name))
         assert not out[n:].any()
         lanes = widen(values(name, w), name)
-        getattr(lib, f"scatter_part_{name}")(address, ctypes.c_int64(3), pointer(lanes), n)
+        getattr(lib, f"scatter_tail_{name}")(address, ctypes.c_int64(3), pointer(lanes), n)
         np.testing.assert_array_equal(widen(p[::3], name), lanes[:n])
 
 

@@ -6,20 +6,20 @@ using namespace mycc;
 /* Compute values of all storage types but the 64-bit ones pass through arrays of float, int32 or boolean. */
 #define MEMORY(NAME, T, C)                                                                                            \
   extern "C" void load_##NAME(const T *p, C *out) { store(out, load(p)); }                                            \
-  extern "C" void load_part_##NAME(const T *p, int n, C *out) { store(out, load_part(p, n)); }                        \
+  extern "C" void load_tail_##NAME(const T *p, int n, C *out) { store(out, load_tail(p, n)); }                        \
   extern "C" void store_##NAME(T *p, const C *in) { store(p, load(in)); }                                             \
-  extern "C" void store_part_##NAME(T *p, const C *in, int n) { store_part(p, load(in), n); }                         \
+  extern "C" void store_tail_##NAME(T *p, const C *in, int n) { store_tail(p, load(in), n); }                         \
   extern "C" void gather_##NAME(const T *p, int64_t stride, C *out) { store(out, gather(p, stride)); }                \
-  extern "C" void gather_part_##NAME(const T *p, int64_t stride, int n, C *out) {                                     \
-    store(out, gather_part(p, stride, n));                                                                            \
+  extern "C" void gather_tail_##NAME(const T *p, int64_t stride, int n, C *out) {                                     \
+    store(out, gather_tail(p, stride, n));                                                                            \
   }                                                                                                                   \
   extern "C" void gather_at_##NAME(const T *p, const int64_t *at, C *out) { store(out, gather_at(p, load(at))); }     \
-  extern "C" void gather_at_part_##NAME(const T *p, const int64_t *at, int n, C *out) {                               \
-    store(out, gather_at_part(p, load(at), n));                                                                       \
+  extern "C" void gather_at_tail_##NAME(const T *p, const int64_t *at, int n, C *out) {                               \
+    store(out, gather_at_tail(p, load(at), n));                                                                       \
   }                                                                                                                   \
   extern "C" void scatter_##NAME(T *p, int64_t stride, const C *in) { scatter(p, stride, load(in)); }                 \
-  extern "C" void scatter_part_##NAME(T *p, int64_t stride, const C *in, int n) {                                     \
-    scatter_part(p, stride, load(in), n);                                                                             \
+  extern "C" void scatter_tail_##NAME(T *p, int64_t stride, const C *in, int n) {                                     \
+    scatter_tail(p, stride, load(in), n);                                                                             \
   }                                                                                                                   \
   extern "C" void scalars_##NAME(T *p, C *out, int n) {                                                               \
     for (int i = 0; i < n; ++i) {                                                                                     \
@@ -48,7 +48,7 @@ extern "C" void places(const int64_t *a, int64_t b, int64_t *quotient, int64_t *
 #define REDUCE(OP, NAME, T)                                                                                           \
   extern "C" void reduce_##OP##_##NAME(const T *p, int n, T *out) {                                                   \
     store_scalar(out, reduce_##OP(load(p)));                                                                          \
-    store_scalar(out + 1, reduce_##OP##_part(load(p), n));                                                            \
+    store_scalar(out + 1, reduce_##OP##_tail(load(p), n));                                                            \
   }
 #define REDUCE_NUMBERS(NAME, T) REDUCE(add, NAME, T) REDUCE(mul, NAME, T) REDUCE(max, NAME, T) REDUCE(min, NAME, T)
 #define REDUCE_BITS(NAME, T) REDUCE(or, NAME, T) REDUCE(and, NAME, T)

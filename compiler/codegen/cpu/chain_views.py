@@ -37,6 +37,6 @@ def _link(scope: Scope, lifted: Lifted, chain: ConvChain, i: int) -> ChainLink:
 def _used(params: Sequence[Param], epilogue: Epilogue) -> tuple[Param, ...]:
     """The parameters that an epilogue names."""
     lanes = epilogue.lanes
-    texts = (*lanes.pre, *lanes.full, *lanes.part, *epilogue.prefetch, *epilogue.added, *(epilogue.results or ()))
+    texts = (*lanes.pre, *lanes.main, *lanes.tail, *epilogue.prefetch, *epilogue.added, *(epilogue.results or ()))
     words = set(re.findall(r"\w+", " ".join(texts)))
     return tuple(p for p in params if p.name in words)

@@ -106,7 +106,7 @@ class RunTileSet:
         return self.cpu.lanes == PANEL and panels == 2 and runs == self.runs and pixels >= LEAST_HALVED
 
     def _unroll(self, runs: int, halved: bool) -> int:
-        """Several values of k for the tiles that do most of the work: all that are written out take time to compile."""
+        """Several values of k for the tiles that do most of the work: all that are unrolled take time to compile."""
         return TURN if self.cpu.lanes == PANEL and runs == self.runs and not halved else 1
 
     def _pixels_first(self, pixels: int, panels: int) -> bool:

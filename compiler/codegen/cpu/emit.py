@@ -1,7 +1,7 @@
 """From scalar expressions to C++ statements over lanes: one precedence-aware printer, shared subexpressions named.
 
 An `Emitter` prints for one vector loop (or none). Statements that do not move with the vector go to `pre`, in front of
-the loop; the others to `body`. `part` prints the last, partial vector with `count` valid lanes.
+the loop; the others to `body`. `tail` prints the last, partial vector with `count` valid lanes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Emitter:
 
     scope: Scope
     vector: Var | None
-    part: bool = False
+    tail: bool = False
     accs: dict[str, str] = field(default_factory=dict)  # accumulator -> C++ name
     vector_accs: frozenset[str] = frozenset()
     transposed: Mapping[Load, str] = field(default_factory=dict)  # loads across the lanes -> where they lie in a block
@@ -107,16 +107,16 @@ class Emitter:
             self.body.append(self._scalar_store(s, value))
             return
         text = value.text if self.moves(s.value) else f"splat({value.text})"
-        if stride == ONE and self.part:
-            self.body.append(f"store_part({target}, {text}, count);")
+        if stride == ONE and self.tail:
+            self.body.append(f"store_tail({target}, {text}, count);")
         elif stride == ONE:
             nontemporal = ", streams" if self._streams(s) else ""
             self.body.append(f"store({target}, {text}{nontemporal});")
         elif stride is not None and stride.terms:
             step = self.index(stride)
             self.body.append(
-                f"scatter_part({target}, {step}, {text}, count);"
-                if self.part
+                f"scatter_tail({target}, {step}, {text}, count);"
+                if self.tail
                 else f"scatter({target}, {step}, {text});"
             )
         else:
@@ -155,8 +155,8 @@ class Emitter:
         """Adds the statement of stores side by side whose lanes lie as far apart as there are stores."""
         values = ", ".join(self.lanes(s.value) for s in stores)
         target = self.target(stores[0])
-        if self.part:
-            self.body.append(f"store_interleaved_part({target}, count, {values});")
+        if self.tail:
+            self.body.append(f"store_interleaved_tail({target}, count, {values});")
         else:
             self.body.append(f"store_interleaved({target}, {self.nontemporal(stores[0], len(stores))}, {values});")
 
@@ -166,7 +166,7 @@ class Emitter:
         interleaved: elements of each lane that lie side by side.
         """
         assert self.vector is not None
-        if s in self.scope.led:
+        if s in self.scope.peeled:
             return True
         if s.buffer in self.scope.combined or not is_nontemporal(s, self.vector, interleaved, self.scope):
             return False
@@ -180,7 +180,7 @@ class Emitter:
         return f"store_scalar({self.target(s)}, {value.text});"
 
     def _temp(self, stem: str) -> str:
-        """A name within this emitter; the full and the partial form of a loop name alike."""
+        """A name within this emitter; the main and the tail form of a loop name alike."""
         self._names[stem] += 1
         return f"{stem}{self._names[stem] - 1}"
 
@@ -272,11 +272,11 @@ class Emitter:
         end = "kNoEnd" if e.limit is None else self.index(e.limit)
         if e.condition is not None:
             end = f"{self._print(e.condition).text} ? {end} : 0"
-        form, count = ("_part", ", count") if self.part else ("", "")
+        form, count = ("_tail", ", count") if self.tail else ("", "")
         row, other = f"{self.index(e.place)}, {end}", literal(e.other).text
         added = "" if e.other.value == 0 and not other.startswith("-") else f", {other}"
         for load in e.loads:
-            tap = tap_of(load, PAIR) if e.step == PAIR and not self.part else None
+            tap = tap_of(load, PAIR) if e.step == PAIR and not self.tail else None
             if tap is not None and not (e.place - tap).vars() & tap.vars():
                 at = self.index(e.place - tap)
                 text = f"load_tap_inside({self._group(load, tap)}, {at}, {self.index(tap)}, {end}"
@@ -296,7 +296,7 @@ class Emitter:
             return
         moving = self.moves(divisor)
         place = f" in {self.scope.where}" if self.scope.where else ""
-        lanes = ", count" if moving and self.part else ""
+        lanes = ", count" if moving and self.tail else ""
         target = self.body if self.vector is None else self._before(divisor)
         target.append(f'check_divisor(host, {printed.text}, "integer division by zero{place}"{lanes});')
 
@@ -327,7 +327,7 @@ class Emitter:
         if e in self.bounded:
             return self.bounded[e]
         if e in self.transposed:
-            return f"load_part({self.transposed[e]}, count)" if self.part else f"load({self.transposed[e]})"
+            return f"load_tail({self.transposed[e]}, count)" if self.tail else f"load({self.transposed[e]})"
         name = self._buffer(e.buffer)
         if e.buffer in self.scope.locals and e.buffer.size == ONE:
             return name
@@ -340,25 +340,25 @@ class Emitter:
             return self._load_around(name, e.index)
         place = self._place(name, e.index)
         if stride == ONE:
-            if self.part:
-                return f"load_part({place}, count)"
+            if self.tail:
+                return f"load_tail({place}, count)"
             return f"load_whole({place})" if e in self.chosen else f"load({place})"
         step = self.index(stride)
         number = stride.constant
         if number is not None and 2 <= number <= MOST_APART:
             return self._load_apart(e, number)
         if number == -1:
-            return f"load_reversed_part({place}, count)" if self.part else f"load_reversed({place})"
-        if self.part:
-            return f"gather_part({place}, {step}, count)"
+            return f"load_reversed_tail({place}, count)" if self.tail else f"load_reversed({place})"
+        if self.tail:
+            return f"gather_tail({place}, {step}, count)"
         return f"gather({place}, {step})"
 
     def _load_apart(self, e: Load, step: int) -> str:
         """Every step-th element; out of whole vectors where those lie inside of the buffer."""
         name = self._buffer(e.buffer)
         place = self._place(name, e.index)
-        if self.part:
-            return f"load_every_part<{step}>({place}, count)"
+        if self.tail:
+            return f"load_every_tail<{step}>({place}, count)"
         tap = None if e in self.chosen else tap_of(e, step)
         if tap is not None:
             return f"load_tap<{step}>({self._group(e, tap)}, {self.index(tap)})"
@@ -378,15 +378,15 @@ class Emitter:
         if turn is not None:
             row, first, extent = self._place(name, index - of(turn)), self.index(of(turn)), self.index(turn.b)
             return (
-                f"load_round_part({row}, {first}, {extent}, count)"
-                if self.part
+                f"load_round_tail({row}, {first}, {extent}, count)"
+                if self.tail
                 else f"load_round({row}, {first}, {extent})"
             )
         looked_up = self._plain_lookup(index)
         if looked_up is not None:
             return self._lookup(name, index, *looked_up)
         places = self._vector_index(index)
-        return f"gather_at_part({name}, {places}, count)" if self.part else f"gather_at({name}, {places})"
+        return f"gather_at_tail({name}, {places}, count)" if self.tail else f"gather_at({name}, {places})"
 
     def _plain_lookup(self, index: Index) -> tuple[Indirect, Load] | None:
         """The one part of an index that moves, when it is read from neighbours in memory, and the load of it."""
@@ -404,7 +404,7 @@ class Emitter:
     def _lookup(self, name: str, index: Index, atom: Indirect, source: Load) -> str:
         """Elements at places that are read from neighbours in memory."""
         assert self.vector is not None
-        form, count = ("_part", ", count") if self.part else ("", "")
+        form, count = ("_tail", ", count") if self.tail else ("", "")
         row, check = self._place(name, index - of(atom)), self._check(atom)
         at = self.scope.buffer(source.buffer)
         if self.scope.tables is None or source.index.vars() != {self.vector} or atom.extent.vars():
@@ -519,7 +519,7 @@ class Emitter:
         """Fetches indices ahead: lanes wait for what they pick, and the hardware fetches too little meanwhile."""
         for load in value.loads:
             wide = load.dtype == "i64" and load.buffer not in self.scope.locals
-            if wide and not self.part and self.moves(load) and self._stride(load.index) == ONE:
+            if wide and not self.tail and self.moves(load) and self._stride(load.index) == ONE:
                 at = self._place(self.scope.buffer(load.buffer), load.index)
                 self._before(value).append(f"prefetch_indices({at});")
 
@@ -534,7 +534,7 @@ class Emitter:
             self._prefetch_indices(value)
             # of their own kind: the partial form has them where the full one looks up in memory
             name, check = self._temp("places" if vector else "at"), self._check(atom)
-            lanes = ", count" if vector and self.part else ""
+            lanes = ", count" if vector and self.tail else ""
             self._before(value).append(f"const auto {name} = checked_index(host, {source}, {check}{lanes});")
             self._indirect[atom] = name
         name = self._indirect[atom]

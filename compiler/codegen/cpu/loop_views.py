@@ -119,7 +119,7 @@ def _columns(node: Reduce, vector: Var, plan: LoopPlan, scope: Scope) -> LoopKer
     span = ("0", extent)
     if blocks != ONE:
         rows, span = (*rows, Loop("block", emitter.index(blocks))), (start, f"smaller({start} + {columns}, {extent})")
-    if plan.reduction == (ReductionKind.PLACES,):
+    if plan.reduction == (ReductionKind.ARGMAX,):
         view: Stage = arg_view(node, vector, (), scope, walk, span)
     else:
         view = columns_view(node, vector, (), scope, walk, *span)
@@ -152,7 +152,7 @@ def stage_view(
         view: Stage = map_stage(node, vector, scope, loops, bool(plan.peel) and plan.peel[i])
     else:
         match plan.reduction[i]:
-            case ReductionKind.PLACES:
+            case ReductionKind.ARGMAX:
                 view = arg_view(node, vector, loops, scope, walk, horizontal=horizontal)
             case ReductionKind.HORIZONTAL if vector is not None and horizontal is not None:
                 view = horizontal_reduction_view(node, vector, loops, scope, horizontal)
@@ -180,14 +180,15 @@ def map_stage(
 def _map_lanes(node: Map, vector: Var, scope: Scope, peel: bool = False) -> Lanes:
     scope.loop(vector)
     bits = only_moves(node) and not any(b in scope.locals for b in (*node.reads(), *node.writes()))
-    full, part = (Emitter(scope, vector, part=p, moves_bits=bits) for p in (False, True))
-    led = node.stores[0] if peel else None
-    if led is not None:
-        scope.led.add(led)
-    emit_stores(full, node)
-    emit_stores(part, node)
-    moved, lead = full.moved_row(node.stores, NARROW) if bits else "", full.target(led) if led is not None else ""
-    return lanes_view(vector, scope, full, part, moved=moved, lead=lead)
+    main, tail = (Emitter(scope, vector, tail=p, moves_bits=bits) for p in (False, True))
+    peeled = node.stores[0] if peel else None
+    if peeled is not None:
+        scope.peeled.add(peeled)
+    emit_stores(main, node)
+    emit_stores(tail, node)
+    moved = main.moved_row(node.stores, NARROW) if bits else ""
+    first = main.target(peeled) if peeled is not None else ""
+    return lanes_view(vector, scope, main, tail, moved=moved, peel=first)
 
 
 # nests ---------------------------------------------------------------------------------------------------------------

@@ -91,10 +91,10 @@ def _updates(node: Scatter, scope: Scope) -> RowsView:
     loops = {v: _loop(v, scope, text) for v in node.udims}
     inner = tuple(loops[v] for v in rest)
     if columns is not None and all(place.coefficient(columns) == ONE for place in places):
-        full, part = (_updated(node, Emitter(scope, columns, part=p)) for p in (False, True))
-        lanes = lanes_view(columns, scope, full, part)
+        main, tail = (_updated(node, Emitter(scope, columns, tail=t)) for t in (False, True))
+        lanes = lanes_view(columns, scope, main, tail)
         fetched = stream_prefetch(scope, columns, [u.value for u in node.updates], rest[-1], rest) if rest else ()
-        stage = MapStage(inner, replace(lanes, full=(*fetched, *lanes.full)))
+        stage = MapStage(inner, replace(lanes, main=(*fetched, *lanes.main)))
     else:
         stage = MapStage(inner, None, _statements(_updated(node, text)))
     count, work = text.factor(product(v.extent for v in rows)), text.index(product(v.extent for v in rest))

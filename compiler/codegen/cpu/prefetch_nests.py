@@ -32,7 +32,7 @@ def fetching(lanes: Lanes, found: Sequence[Prefetch], vector: Var, scope: Scope)
     """Lanes that fetch in front of each whole vector; rows that are moved have none."""
     if lanes.moved:
         return lanes
-    return replace(lanes, full=(*prefetch_lines(found, vector, scope), *lanes.full))
+    return replace(lanes, main=(*prefetch_lines(found, vector, scope), *lanes.main))
 
 
 def with_lookup_prefetches(

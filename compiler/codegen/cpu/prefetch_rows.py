@@ -55,4 +55,4 @@ def with_row_prefetches(stage: MapStage, prefetch: RowPrefetchView, plan: RowPre
 def _in_front(lanes: Lanes, lines: Sequence[str]) -> Lanes:
     if lanes.moved:
         return replace(lanes, pre=(*lines, *lanes.pre))
-    return replace(lanes, full=(*lines, *lanes.full))
+    return replace(lanes, main=(*lines, *lanes.main))

@@ -53,7 +53,7 @@ def loops_of(loops: Sequence[Var], scope: Scope, emitter: Emitter) -> tuple[Loop
     return tuple(Loop(scope.loop(v), emitter.index(v.extent)) for v in loops)
 
 
-def reduction_view(reduction: Reduction, name: str, value: str, value_part: str) -> ReductionView:
+def reduction_view(reduction: Reduction, name: str, value: str, value_tail: str) -> ReductionView:
     compute = DTYPES[reduction.value.dtype].compute
     base = {"argmax": "max", "argmin": "min"}.get(reduction.op, reduction.op)
     step, across, identities = REDUCTIONS[base]
@@ -62,19 +62,19 @@ def reduction_view(reduction: Reduction, name: str, value: str, value_part: str)
     start = identities[compute] if compute in identities else identities[DTYPES[compute].kind]
 
     identity = literal(Const(start, compute)).text
-    return ReductionView(name, VECTORS[compute], SCALARS[compute], identity, step, value, value_part, across)
+    return ReductionView(name, VECTORS[compute], SCALARS[compute], identity, step, value, value_tail, across)
 
 
-def printed_reduction(reduction: Reduction, name: str, full: Emitter, part: Emitter | None = None) -> ReductionView:
-    """The view of a reduction of lanes that the emitters print, whole and partial vectors; products are not rounded
+def printed_reduction(reduction: Reduction, name: str, main: Emitter, tail: Emitter | None = None) -> ReductionView:
+    """The view of a reduction of lanes that the emitters print, main loop and tail; products are not rounded
     before they are summed."""
-    if reduction.op == "sum" and (factors := full.factors(reduction.value)):
-        factors_part = part.factors(reduction.value) if part else None
-        view = reduction_view(reduction, name, ", ".join(factors), ", ".join(factors_part or ()))
+    if reduction.op == "sum" and (factors := main.factors(reduction.value)):
+        factors_tail = tail.factors(reduction.value) if tail else None
+        view = reduction_view(reduction, name, ", ".join(factors), ", ".join(factors_tail or ()))
         return replace(view, products=True)
     needed = OPERANDS.get(reduction.op, Precedence.LOWEST)
     return reduction_view(
-        reduction, name, full.lanes(reduction.value, needed), part.lanes(reduction.value, needed) if part else ""
+        reduction, name, main.lanes(reduction.value, needed), tail.lanes(reduction.value, needed) if tail else ""
     )
 
 
@@ -88,15 +88,15 @@ def horizontal_reduction_view(
     """A reduction along the lanes."""
     outer = loops_of([v for v in node.rdims if v is not vector], scope, Emitter(scope, None))
     scope.loop(vector)
-    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
+    main, tail = Emitter(scope, vector), Emitter(scope, vector, tail=True)
     names = acc_names(node)
-    for e in (full, part):
+    for e in (main, tail):
         e.count_uses(f.value for f in node.reductions)
-    reductions = [printed_reduction(f, names[f.acc.name], full, part) for f in node.reductions]
-    finish = Emitter(scope, None, accs=names).behind(full)
+    reductions = [printed_reduction(f, names[f.acc.name], main, tail) for f in node.reductions]
+    finish = Emitter(scope, None, accs=names).behind(main)
     emit_stores(finish, node)
-    lanes, ends = lanes_view(vector, scope, full, part), (*finish.pre, *finish.body)
-    lanes = replace(lanes, full=(*prefetch_lines(plan.prefetch, vector, scope), *lanes.full))
+    lanes, ends = lanes_view(vector, scope, main, tail), (*finish.pre, *finish.body)
+    lanes = replace(lanes, main=(*prefetch_lines(plan.prefetch, vector, scope), *lanes.main))
     return HorizontalReduction(loops, outer, lanes, tuple(reductions), ends, plan.piece, plan.streamed, plan.stream)
 
 
@@ -121,9 +121,9 @@ def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], walk: Colum
     (row,) = loops_of(node.rdims, scope, Emitter(scope, None))
     (reduction,), names = node.reductions, acc_names(node)
     scope.loop(vector)
-    full = Emitter(scope, vector)
-    full.count_uses([reduction.value])
-    view = reduction_view(replace(reduction, op="sum"), names[reduction.acc.name], full.lanes(reduction.value), "")
+    main = Emitter(scope, vector)
+    main.count_uses([reduction.value])
+    view = reduction_view(replace(reduction, op="sum"), names[reduction.acc.name], main.lanes(reduction.value), "")
     end = Emitter(scope, vector, False, names, frozenset(names))
     emit_stores(end, node)
     return SpreadColumns(
@@ -131,7 +131,7 @@ def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], walk: Colum
         row,
         lanes_view(vector, scope, end, end),
         view,
-        (*full.pre, *full.body),
+        (*main.pre, *main.body),
         vector.extent.constant or 0,
         widest([reduction.value]),
         prefetch_lines(walk.prefetch, vector, scope),
@@ -144,21 +144,21 @@ def _column_reduction_view(
     *outer, row = loops_of(node.rdims, scope, Emitter(scope, None))
     names = acc_names(node)
     scope.loop(vector)
-    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
-    for e in (full, part):
+    main, tail = Emitter(scope, vector), Emitter(scope, vector, tail=True)
+    for e in (main, tail):
         e.count_uses(f.value for f in node.reductions)
-    reductions = tuple(printed_reduction(f, names[f.acc.name], full, part) for f in node.reductions)
-    end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
+    reductions = tuple(printed_reduction(f, names[f.acc.name], main, tail) for f in node.reductions)
+    end, end_tail = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
     emit_stores(end, node)
-    emit_stores(end_part, node)
+    emit_stores(end_tail, node)
     return ColumnReduction(
         loops,
         tuple(outer),
         row,
-        lanes_view(vector, scope, end, end_part),
+        lanes_view(vector, scope, end, end_tail),
         reductions,
-        (*full.pre, *full.body),
-        (*part.pre, *part.body),
+        (*main.pre, *main.body),
+        (*tail.pre, *tail.body),
         first,
         last,
         walk.columns,
@@ -197,15 +197,15 @@ def arg_view(
         return arg_reduction_view(node, loops, scope)
     scope.loop(vector)
     names = acc_names(node)
-    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
-    for e in (full, part):
+    main, tail = Emitter(scope, vector), Emitter(scope, vector, tail=True)
+    for e in (main, tail):
         e.count_uses(f.value for f in node.reductions)
-    views = [(f.op in SCALAR_REDUCTIONS, printed_reduction(f, names[f.acc.name], full, part)) for f in node.reductions]
+    views = [(f.op in SCALAR_REDUCTIONS, printed_reduction(f, names[f.acc.name], main, tail)) for f in node.reductions]
     reductions, places = (tuple(v for kept, v in views if kept is which) for which in (False, True))
     if vector in node.rdims:
         finish = Emitter(scope, None, accs=names)
         emit_stores(finish, node)
-        lanes = lanes_view(vector, scope, full, part)
+        lanes = lanes_view(vector, scope, main, tail)
         best = (*reductions, *(replace(v, name=f"{v.name}_best") for v in places))
         piece = horizontal.piece if horizontal is not None else 0
         return ArgRow(
@@ -213,13 +213,13 @@ def arg_view(
         )
     (row,) = loops_of(node.rdims, scope, Emitter(scope, None))
     reductions, places, names = _without_twins(reductions, places, names)
-    end, end_part = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
+    end, end_tail = (Emitter(scope, vector, p, names, frozenset(names)) for p in (False, True))
     emit_stores(end, node)
-    emit_stores(end_part, node)
-    lanes = lanes_view(vector, scope, end, end_part)
-    inside, inside_part = (*full.pre, *full.body), (*part.pre, *part.body)
+    emit_stores(end_tail, node)
+    lanes = lanes_view(vector, scope, end, end_tail)
+    inside, inside_tail = (*main.pre, *main.body), (*tail.pre, *tail.body)
     first, last = span or ("0", Emitter(scope, None).index(vector.extent))
-    texts = (reductions, places, inside, inside_part, first, last)
+    texts = (reductions, places, inside, inside_tail, first, last)
     walk = walk or ColumnWalk(0, 1)  # blocks of transposed rows have no columns to walk over
     return ArgColumns(loops, row, lanes, *texts, walk.columns, walk_view(walk, node, vector, scope))
 

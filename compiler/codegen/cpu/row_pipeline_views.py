@@ -74,29 +74,29 @@ class _Builder:
         stages = [substituted(s, own) for s in stages]
         names = {f.acc.name: next(self.accs) for s in stages if isinstance(s, Reduce) for f in s.reductions}
         whole = [s for s in stages if isinstance(s, Map) and self.lane in s.dims]
-        full, part = (self._emitter(p) for p in (False, True))
-        reductions = self._body(whole, [s for s in stages if isinstance(s, Reduce)], names, full, part)
-        full.body[:0] = prefetch
+        main, tail = (self._emitter(p) for p in (False, True))
+        reductions = self._body(whole, [s for s in stages if isinstance(s, Reduce)], names, main, tail)
+        main.body[:0] = prefetch
         ends = tuple(self._end(s, names) for s in stages if s not in whole)
-        return PipelinedRowStage(number, loops, lanes_view(self.lane, self.scope, full, part), reductions, ends)
+        return PipelinedRowStage(number, loops, lanes_view(self.lane, self.scope, main, tail), reductions, ends)
 
-    def _emitter(self, part: bool) -> Emitter:
+    def _emitter(self, tail: bool) -> Emitter:
         """Names of what stands in front of the loop go on from pipeline stage to pipeline stage."""
-        emitter = Emitter(self.scope, self.lane, part=part)
+        emitter = Emitter(self.scope, self.lane, tail=tail)
         if self.last is not None:
             emitter.behind(self.last)
-        self.last = emitter if part else self.last
+        self.last = emitter if tail else self.last
         return emitter
 
     def _body(
-        self, maps: Sequence[Map], reductions: Sequence[Reduce], accs: dict[str, str], full: Emitter, part: Emitter
+        self, maps: Sequence[Map], reductions: Sequence[Reduce], accs: dict[str, str], main: Emitter, tail: Emitter
     ) -> tuple[ReductionView, ...]:
         """Emits what is done with a vector of a row; its reductions."""
         reduced = values_at_hand(maps, reductions)
-        for emitter in (full, part):
+        for emitter in (main, tail):
             emitter.count_uses(f.value for f in reduced)
             emit_stores(emitter, *maps)
-        return tuple(printed_reduction(f, accs[f.acc.name], full, part) for f in reduced)
+        return tuple(printed_reduction(f, accs[f.acc.name], main, tail) for f in reduced)
 
     def _end(self, stage: Stage, accs: dict[str, str]) -> tuple[str, ...]:
         emitter = Emitter(self.scope, None, accs=accs)

@@ -55,8 +55,8 @@ def _stage(node: Scan, value: Expr, scope: Scope) -> ScanRow:
     start.count_uses([carry.start])
     first = start.value(carry.start)
     scope.loop(node.step)
-    (advance, full, summed), (advance_part, part, summed_part) = (
-        _step(node, value, scope, names, part) for part in (False, True)
+    (advance, main, summed), (advance_tail, tail, summed_tail) = (
+        _step(node, value, scope, names, tail) for tail in (False, True)
     )
     assert isinstance(carry.next, Call)
     return ScanRow(
@@ -65,18 +65,18 @@ def _stage(node: Scan, value: Expr, scope: Scope) -> ScanRow:
         "acc0",
         VECTORS[DTYPES[carry.acc.dtype].compute],
         *_carried(carry.acc.dtype, first),
-        lanes_view(node.step, scope, full, part),
+        lanes_view(node.step, scope, main, tail),
         (*advance.pre, *advance.body),
-        (*advance_part.pre, *advance_part.body),
+        (*advance_tail.pre, *advance_tail.body),
         summed,
-        summed_part,
+        summed_tail,
     )
 
 
-def _step(node: Scan, value: Expr, scope: Scope, names: dict[str, str], part: bool) -> tuple[Emitter, Emitter, str]:
+def _step(node: Scan, value: Expr, scope: Scope, names: dict[str, str], tail: bool) -> tuple[Emitter, Emitter, str]:
     """What leads to the values that are summed, what stores the sums, and the values."""
     step: Var = node.step
-    advance, finish = (Emitter(scope, step, part, names, frozenset(names)) for _ in range(2))
+    advance, finish = (Emitter(scope, step, tail, names, frozenset(names)) for _ in range(2))
     advance.count_uses([value])
     text = advance.lanes(value)
     emit_stores(finish.behind(advance), node)

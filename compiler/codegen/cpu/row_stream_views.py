@@ -20,6 +20,6 @@ def row_stream_view(kernel: LoopKernel, plan: RowStreams, vector: Var, scope: Sc
     best, positions = (stage.best, stage.positions) if isinstance(stage, ArgRow) else (stage, ())
     texts = (kernel.params, kernel.rows, kernel.count, kernel.work)
     fetched = prefetch_lines(plan.prefetch, vector, scope)
-    best = replace(best, lanes=replace(best.lanes, full=(*fetched, *best.lanes.full)), piece=plan.piece)
+    best = replace(best, lanes=replace(best.lanes, main=(*fetched, *best.lanes.main)), piece=plan.piece)
     walk = "each_row_in_order" if plan.in_order else "each_stream_of_rows"
     return RowStreamKernel("row_streams.cpp.j2", *texts, best, positions, stage.finish, walk)

@@ -41,11 +41,11 @@ def _stage(node: Scan, vector: Var, walk: ColumnWalk, scope: Scope) -> ScanColum
     start = Emitter(scope, None, accs=names)
     start.count_uses(c.start for c in node.carries)
     base_offsets = [start.value(c.start) for c in node.carries]
-    forms = [_step(node, vector, scope, names, part) for part in (False, True)]
-    (advance, full, following), (advance_part, part, following_part) = forms
+    forms = [_step(node, vector, scope, names, tail) for tail in (False, True)]
+    (advance, main, following), (advance_tail, tail, following_tail) = forms
     carries = tuple(
         LaneCarry(names[c.acc.name], VECTORS[kind], SCALARS[kind], first, whole, last)
-        for c, first, whole, last in zip(node.carries, base_offsets, following, following_part, strict=True)
+        for c, first, whole, last in zip(node.carries, base_offsets, following, following_tail, strict=True)
         for kind in (DTYPES[c.acc.dtype].compute,)
     )
     begin, extent = f"block * {walk.columns}", Emitter(scope, None).index(vector.extent)
@@ -53,11 +53,11 @@ def _stage(node: Scan, vector: Var, walk: ColumnWalk, scope: Scope) -> ScanColum
         (*start.pre, *start.body),
         carries,
         step,
-        lanes_view(vector, scope, full, part, lane),
+        lanes_view(vector, scope, main, tail, lane),
         (*advance.pre, *advance.body),
-        (*advance_part.pre, *advance_part.body),
-        (*full.pre, *full.body),
-        (*part.pre, *part.body),
+        (*advance_tail.pre, *advance_tail.body),
+        (*main.pre, *main.body),
+        (*tail.pre, *tail.body),
         begin,
         f"smaller({begin} + {walk.columns}, {extent})",
         walk.columns,
@@ -66,10 +66,10 @@ def _stage(node: Scan, vector: Var, walk: ColumnWalk, scope: Scope) -> ScanColum
 
 
 def _step(
-    node: Scan, vector: Var, scope: Scope, names: dict[str, str], part: bool
+    node: Scan, vector: Var, scope: Scope, names: dict[str, str], tail: bool
 ) -> tuple[Emitter, Emitter, list[str]]:
     """What leads to the next values, what stores them, and the next values themselves."""
-    advance, finish = (Emitter(scope, vector, part, names, frozenset(names)) for _ in range(2))
+    advance, finish = (Emitter(scope, vector, tail, names, frozenset(names)) for _ in range(2))
     advance.count_uses(c.next for c in node.carries)
     following = [advance.lanes(c.next) for c in node.carries]
     emit_stores(finish.behind(advance), node)

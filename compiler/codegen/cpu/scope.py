@@ -57,7 +57,7 @@ class Scope:
     streamed: dict[Buffer, None] = field(default_factory=dict)  # written by non-temporal stores, in vectors
     #: results that are gathered row by row -> where a row is written, the loops within one
     combined: dict[Buffer, tuple[str, frozenset[Var]]] = field(default_factory=dict)
-    led: set[Store] = field(default_factory=set)  # whose first vector is a part that ends where vectors are aligned
+    peeled: set[Store] = field(default_factory=set)  # whose first vector is a part that ends where vectors are aligned
     whole_lines: bool = False  # vectors that are no whole lines are not: the parts of a line come far apart
     tables: dict[tuple[str, str, str], str] | None = None  # (indices, how many, extent) -> name; None: none
 
@@ -78,7 +78,7 @@ class Scope:
         """What has to hold for results to be written by non-temporal stores; nothing where none are."""
         condition = "aligned_lines" if self.whole_lines else "aligned"
         found = tuple(f"{condition}({self.buffers[b.root]})" for b in self.streamed)
-        return found or ("true",) * bool(self.led)
+        return found or ("true",) * bool(self.peeled)
 
     def size(self, size: Size) -> str:
         return self.sizes.setdefault(size, size.name if isinstance(size, Argument) else size_name(size.name))

@@ -1,4 +1,4 @@
-"""Statements of loop bodies: a node's stores in front of the vector loop, for full and for partial vectors."""
+"""Statements of loop bodies: a node's stores in front of the vector loop, for the main loop and the tail."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def emit_stores(emitter: Emitter, *nodes: Node) -> None:
 
 
 def lanes_view(
-    vector: Var, scope: Scope, full: Emitter, part: Emitter, name: str | None = None, moved: str = "", lead: str = ""
+    vector: Var, scope: Scope, main: Emitter, tail: Emitter, name: str | None = None, moved: str = "", peel: str = ""
 ) -> Lanes:
-    """What two emitters made of the same stores, as the vector loop over `vector`; moved, lead: as in Lanes."""
+    """What two emitters made of the same stores, as the vector loop over `vector`; moved, peel: as in Lanes."""
     extent = vector.extent
-    whole = not lead and extent.constant is not None and extent.constant % LONGEST_VECTOR == 0
+    whole = not peel and extent.constant is not None and extent.constant % LONGEST_VECTOR == 0
     return Lanes(
         name or scope.loop(vector),
-        full.index(extent),
-        tuple(full.pre),
-        tuple(full.body),
-        tuple(part.body),
+        main.index(extent),
+        tuple(main.pre),
+        tuple(main.body),
+        tuple(tail.body),
         whole,
         moved,
-        lead,
+        peel,
     )

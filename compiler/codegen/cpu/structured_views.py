@@ -281,9 +281,9 @@ def _segment(scope: Scope, stores: Sequence[Store], column: Var, accs: dict[str,
         e.count_uses(s.value for s in stores)
         for s in stores:
             e.store(s)
-    full, part = emitters
+    main, tail = emitters
     whole = run.constant is not None and run.constant % LONGEST_VECTOR == 0
-    return Lanes("column", full.index(column.extent), tuple(full.pre), tuple(full.body), tuple(part.body), whole)
+    return Lanes("column", main.index(column.extent), tuple(main.pre), tuple(main.body), tuple(tail.body), whole)
 
 
 def _score(scope: Scope, node: Attention) -> Epilogue:
@@ -293,11 +293,11 @@ def _score(scope: Scope, node: Attention) -> Epilogue:
         scope.loop(var, name)
     lines: list[tuple[str, ...]] = []
     pre: tuple[str, ...] = ()
-    for part in (False, True):
-        e = Emitter(scope, node.key, part, {"score": "acc_"}, frozenset({"score"}))
+    for tail in (False, True):
+        e = Emitter(scope, node.key, tail, {"score": "acc_"}, frozenset({"score"}))
         e.count_uses([node.score])
         value = e.lanes(node.score)
-        store = f"store_part(s + i, {value}, count);" if part else f"store(s + i, {value});"
+        store = f"store_tail(s + i, {value}, count);" if tail else f"store(s + i, {value});"
         lines.append((*e.body, store))
         pre = tuple(e.pre)
     return Epilogue((), Lanes("column", "", pre, lines[0], lines[1], False))

@@ -35,11 +35,11 @@ def tile_view(node: Map, vector: Var, plan: TilePlan, scope: Scope) -> TileKerne
         tiles.append(TileView(f"tile{i}", DTYPES[load.buffer.dtype].cpp, *_block(load, vector, scope)))
         tile = f"as_bits(tile{i})" if bits and load.buffer.dtype in HALVES else f"tile{i}"
         places[load] = f"{tile} + ({row} - tile) * {columns} + {lane} - {lane}_begin"
-    full, part = (Emitter(scope, vector, part=p, transposed=places, moves_bits=bits) for p in (False, True))
-    emit_stores(full, node)
-    emit_stores(part, node)
+    main, tail = (Emitter(scope, vector, tail=p, transposed=places, moves_bits=bits) for p in (False, True))
+    emit_stores(main, node)
+    emit_stores(tail, node)
     coming = _coming(node, vector, cross, columns, scope)
-    moved = full.moved_row(node.stores, WIDEST)
+    moved = main.moved_row(node.stores, WIDEST)
     return TileKernel(
         "map_tiles.cpp.j2",
         scope.params(),
@@ -51,7 +51,7 @@ def tile_view(node: Map, vector: Var, plan: TilePlan, scope: Scope) -> TileKerne
         plan.depth,
         tuple(tiles),
         coming,
-        lanes_view(vector, scope, full, part, moved=moved),
+        lanes_view(vector, scope, main, tail, moved=moved),
         scope.streams(),
     )
 

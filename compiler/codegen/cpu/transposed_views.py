@@ -90,7 +90,7 @@ def _stage(stage: Map | Reduce, lane: Var, element: Var, vertical: VerticalPlan 
 
 def _map(stage: Map, lane: Var, loops: tuple[Loop, ...], scope: Scope) -> MapStage:
     scope.loop(lane)
-    full, part = (Emitter(scope, lane, part=p) for p in (False, True))
-    emit_stores(full, stage)
-    emit_stores(part, stage)
-    return MapStage(loops, lanes_view(lane, scope, full, part))
+    main, tail = (Emitter(scope, lane, tail=p) for p in (False, True))
+    emit_stores(main, stage)
+    emit_stores(tail, stage)
+    return MapStage(loops, lanes_view(lane, scope, main, tail))

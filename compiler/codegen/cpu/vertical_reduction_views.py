@@ -37,15 +37,15 @@ def vertical_reduction_view(
     names = acc_names(node)
     if vector is not None:
         scope.loop(vector)
-    full, part = Emitter(scope, vector), Emitter(scope, vector, part=True)
-    for e in (full, part):
+    main, tail = Emitter(scope, vector), Emitter(scope, vector, tail=True)
+    for e in (main, tail):
         e.count_uses(f.value for f in node.reductions)
-    reductions = [printed_reduction(f, names[f.acc.name], full, part) for f in node.reductions]
+    reductions = [printed_reduction(f, names[f.acc.name], main, tail) for f in node.reductions]
     moving = frozenset(f.acc.name for f in node.reductions) if vector is not None else frozenset()
-    end, end_part = (Emitter(scope, vector, p, names, moving) for p in (False, True))
+    end, end_tail = (Emitter(scope, vector, p, names, moving) for p in (False, True))
     emit_stores(end, node)
-    emit_stores(end_part, node)
-    lanes = lanes_view(vector, scope, end, end_part) if vector is not None else None
+    emit_stores(end_tail, node)
+    lanes = lanes_view(vector, scope, end, end_tail) if vector is not None else None
     planes = prefetch_lines(plan.planes, vector, scope) if vector is not None else ()
     neighbours = _neighbours(plan, vector, outer, names, scope) if vector is not None else None
     aligned = any(s.buffer in scope.streamed for s in node.stores)
@@ -55,9 +55,9 @@ def vertical_reduction_view(
         outer,
         lanes,
         tuple(reductions),
-        tuple(full.pre),
-        (*planes, *full.body),
-        tuple(part.body),
+        tuple(main.pre),
+        (*planes, *main.body),
+        tuple(tail.body),
         (*end.pre, *end.body) if vector is None else (),
         strips=strips,
         neighbours=neighbours,

@@ -44,8 +44,8 @@ def window_view(
     fetched = _fetched(walk, lanes, scope)
     inner, edge = (_row(n, windows, fetched, scope) for n in (windows.inner, windows.edge))
     names = {reduction.acc.name: "acc0"}
-    end, end_part = (Emitter(scope, lanes, part, names, frozenset(names)) for part in (False, True))
-    for emitter in (end, end_part):
+    end, end_tail = (Emitter(scope, lanes, tail, names, frozenset(names)) for tail in (False, True))
+    for emitter in (end, end_tail):
         emit_stores(emitter, node)
     taken = product(v.extent for v in windows.inner.rdims) * lanes.extent * walk.size
     view = reduction_view(reduction, "acc0", "", "")
@@ -65,7 +65,7 @@ def window_view(
         inner,
         edge,
         (*end.pre, *end.body),
-        (*end_part.pre, *end_part.body),
+        (*end_tail.pre, *end_tail.body),
         scope.streams(),
         "" if windows.weighted is None else scope.loop(windows.weighted),
         memory_of(combined),
@@ -83,18 +83,18 @@ def _row(node: Reduce, windows: SlidingWindows, fetched: tuple[str, ...], scope:
     if windows.weighted is not None:
         value, factor = _factors(reduction.value, windows.weighted)
         reduction, weight = replace(reduction, value=value), _weights(factor, windows, scope)
-    full, part = (Emitter(scope, windows.lanes, part=p) for p in (False, True))
-    for e in (full, part):
+    main, tail = (Emitter(scope, windows.lanes, tail=p) for p in (False, True))
+    for e in (main, tail):
         e.count_uses([reduction.value])
     needed = OPERANDS.get(reduction.op, Precedence.LOWEST)
-    view = reduction_view(reduction, "acc0", full.lanes(reduction.value, needed), part.lanes(reduction.value, needed))
+    view = reduction_view(reduction, "acc0", main.lanes(reduction.value, needed), tail.lanes(reduction.value, needed))
     return RowOfWindows(
         tuple(_known(loop, n) for loop, n in zip(loops, turns, strict=True)),
         tuple(replace(loop, most=n) for loop, n in zip(loops, turns, strict=True) if not loop.extent.isdigit()),
         (view,),
-        tuple(full.pre),
-        (*full.body,),
-        (*part.body,),
+        tuple(main.pre),
+        (*main.body,),
+        (*tail.body,),
         fetched,
         weight,
     )
@@ -113,11 +113,11 @@ def _factors(value: Expr, tap: Var) -> tuple[Expr, Expr]:
 def _weights(factor: Expr, windows: SlidingWindows, scope: Scope) -> Weights:
     assert windows.weighted is not None
     scope.loop(windows.weighted)
-    full, part = (Emitter(scope, windows.lanes, part=p) for p in (False, True))
-    for e in (full, part):
+    main, tail = (Emitter(scope, windows.lanes, tail=p) for p in (False, True))
+    for e in (main, tail):
         e.count_uses([factor])
-    values = full.lanes(factor, Precedence.LOWEST), part.lanes(factor, Precedence.LOWEST)
-    return Weights((*full.pre, *full.body), (*part.pre, *part.body), *values)
+    values = main.lanes(factor, Precedence.LOWEST), tail.lanes(factor, Precedence.LOWEST)
+    return Weights((*main.pre, *main.body), (*tail.pre, *tail.body), *values)
 
 
 def _known(loop: Loop, most: int) -> Loop:

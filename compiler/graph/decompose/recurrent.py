@@ -46,12 +46,12 @@ def lstm(
 def _check_steps(name: str, x: Tensor, axis: int) -> None:
     if not isinstance(x.shape[axis], int):
         raise CompileError(
-            f"{name} with a dynamic number of time steps: for a GPU the steps are written out, one after the other",
+            f"{name} with a dynamic number of time steps: for a GPU the steps are unrolled, one after the other",
             hint="Compile for a CPU, or with a fixed number of steps for a GPU.",
         )
 
 
-def _written_out(name: str) -> None:
+def _unrolled(name: str) -> None:
     layer = getattr(torch.ops.aten, name).input
 
     @definition(f"aten.{name}.input")
@@ -62,7 +62,7 @@ def _written_out(name: str) -> None:
 
 
 for _name in ("gru", "rnn_tanh", "rnn_relu"):
-    _written_out(_name)
+    _unrolled(_name)
 
 
 def _lstm_direction(

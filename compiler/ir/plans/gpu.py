@@ -68,7 +68,7 @@ class RowsPlan(GpuPlan):
     blocks: elements of a row at a time, a number for each stage of the row form. places: for each reduction in rows
     that are held, how the place of an extremum is found: "keys" (one maximum of integers with value and place), "units"
     (the first run of `unit` elements that has it, then where it is there) or "tile". ahead: for each stage, blocks that
-    are under way where the compiler is told so, else 0. unrolled: for each stage, whether its steps are written out.
+    are under way where the compiler is told so, else 0. unrolled: for each stage, whether its steps are unrolled.
     """
 
     rows: int = 1

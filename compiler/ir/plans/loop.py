@@ -30,7 +30,7 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Transpose:
-    """Rows of memory and the tile that they are turned to, or from.
+    """Rows of memory and the tile that they are transposed to, or from.
 
     tile[k*B + r] is what lies `start + r*pitch + k` elements into the buffer. onward: every block but the last has rows
     of memory behind it; else, every block but the last of its turn.
@@ -45,7 +45,7 @@ class Transpose:
 
 @dataclass(frozen=True)
 class TransposedRows:
-    """Blocks of rows: what is turned, the stages with the lanes along the rows, and what is turned back.
+    """Blocks of rows: what is transposed in, the stages with the lanes along the rows, and what is transposed out.
 
     blocks: the parallel loops, those over the blocks of a row's last; element: the loop over a row; rows: of a block,
     whole: all its rows are there.
@@ -186,7 +186,7 @@ class ReductionKind(Enum):
     HORIZONTAL = "horizontal"  # the lanes run along a reduced loop
     VERTICAL = "vertical"  # every lane reduces for itself
     COLUMNS = "columns"  # outer-loop-vectorised: rows of memory are added to a block of accumulators
-    PLACES = "argmax indices"
+    ARGMAX = "argmax indices"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from .direct_conv import (
     lacks_tiles,
     lies_channels_last,
     stays_nchw,
-    written_out,
+    unrolled,
 )
 from .gemm_col2im import MOST_COLUMNS
 
@@ -158,7 +158,7 @@ def _sums_are_less(inputs: int, outputs: int, window: Window) -> bool:
     step, width = window.stride[-1], window.kernel[-1]
     if len(window.kernel) == 1:
         return width <= step or (outputs == 1 and width <= step + 1)
-    return written_out(inputs, window) and (outputs == 1 or step > 1)
+    return unrolled(inputs, window) and (outputs == 1 or step > 1)
 
 
 def _transposing_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:

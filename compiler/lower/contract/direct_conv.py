@@ -32,7 +32,7 @@ FEW = 4  # channels that a convolution of all of them sums up one by one
 LANES = WIDEST_LANES
 TILED = 7  # widest of the tiles for channels-last inputs of two dimensions (kernels/conv/depthwise.h)
 
-#: products that are written out: of a signal's element, of a row with all windows that have begun; and such windows
+#: products that are unrolled: of a signal's element, of a row with all windows that have begun; and such windows
 MOST_ITERATIONS, MOST_PRODUCTS, MOST_BEGUN = 16, 128, 11
 
 #: weight(output channel, input channel of the group, taps)
@@ -51,7 +51,7 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         if ones and not lies_channels_last(x):
             planes = inputs <= FEW or x.strided is not None
             return (outputs <= FEW and planes) or (inputs <= FEW and outputs <= 2 * FEW)
-        return max(inputs, outputs) <= FEW and (outputs == 1 or written_out(inputs, window))
+        return max(inputs, outputs) <= FEW and (outputs == 1 or unrolled(inputs, window))
     if inputs != window.groups:
         return False
     if ones or lacks_tiles(x, inputs, outputs):
@@ -66,7 +66,7 @@ def lacks_tiles(x: Tensor, inputs: int, outputs: int) -> bool:
     return x.rank == 5 or outputs != inputs or inputs < LANES
 
 
-def written_out(inputs: int, window: Window) -> bool:
+def unrolled(inputs: int, window: Window) -> bool:
     """Whether all products of a row are: with the windows that have begun (schedule/loops/sliding_window.py); those
     of a signal lie side by side."""
     *_, width = window.kernel

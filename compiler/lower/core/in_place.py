@@ -142,11 +142,11 @@ def copied_to_write(builder: Builder, t: Tensor, order: Sequence[int] | None = N
     order: its dimensions from the slowest to the fastest in memory; row-major by default.
     """
     order = list(range(t.rank)) if order is None else list(order)
-    turned = permute(t, order)
+    permuted = permute(t, order)
     kept = Buffer(builder.fresh(builder.hint), t.dtype, product(t.shape), "carry")
-    strides = dense_strides(turned.shape)
-    builder.map(turned.shape, t.dtype, turned.at, out=Tensor(turned.shape, t.dtype, Strided(kept, strides)))
-    later = Tensor(turned.shape, t.dtype, Strided(builder.later(kept), strides))
+    strides = dense_strides(permuted.shape)
+    builder.map(permuted.shape, t.dtype, permuted.at, out=Tensor(permuted.shape, t.dtype, Strided(kept, strides)))
+    later = Tensor(permuted.shape, t.dtype, Strided(builder.later(kept), strides))
     return Blocks(kept, product(t.shape)), permute(later, [order.index(d) for d in range(len(order))])
 
 

@@ -93,7 +93,7 @@ KEPT = frozenset(
     ).split()
 )
 
-#: layers that a CPU runs as loops over their steps; for a GPU (a row of launches) the steps are written out
+#: layers that a CPU runs as loops over their steps; for a GPU (a row of launches) the steps are unrolled
 RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 
 

@@ -86,5 +86,5 @@ def triton_kernel(tensors: Sequence[Tensor], grid: Sequence[int], sizes: Sequenc
 
 def _copy(t: Tensor, dtype: torch.dtype, order: Sequence[int]) -> Tensor:
     """On the GPU, in this memory order."""
-    turned = t.permute(tuple(order)).to("cuda", dtype, copy=True, memory_format=torch.contiguous_format)
-    return turned.permute(tuple(list(order).index(d) for d in range(len(order))))
+    permuted = t.permute(tuple(order)).to("cuda", dtype, copy=True, memory_format=torch.contiguous_format)
+    return permuted.permute(tuple(list(order).index(d) for d in range(len(order))))

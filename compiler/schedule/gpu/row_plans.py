@@ -121,7 +121,7 @@ def rows_in_flight(node: Reduce | Nest, plan: RowsPlan) -> tuple[int, ...]:
 
 
 def rows_unrolled(node: Reduce | Nest, plan: RowsPlan) -> tuple[bool, ...]:
-    """Which stages have their steps written out; none where no stage has."""
+    """Which stages have their steps unrolled; none where no stage has."""
     if plan.form not in ("walked", "lanes"):
         return ()
     columns = [s.column for s in form_of(node).stages]

@@ -155,7 +155,7 @@ def _walk_of(stage: Map | Reduce, plan: LoopPlan, i: int) -> ColumnWalk | None:
     lanes = plan.vector[i]
     if not isinstance(stage, Reduce) or lanes is None or lanes in stage.rdims:
         return None
-    if plan.reduction[i] is ReductionKind.PLACES:
+    if plan.reduction[i] is ReductionKind.ARGMAX:
         return places_walk(stage, lanes)
     if plan.reduction[i] is not ReductionKind.COLUMNS:
         return None

@@ -50,7 +50,7 @@ def horizontal_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[
 
 def _plan(node: Reduce, lanes: Var, kind: ReductionKind | None, plan: LoopPlan, rows: bool) -> HorizontalPlan:
     streams = _row_streams(node, lanes, kind, plan) if rows else None
-    if kind is ReductionKind.PLACES:
+    if kind is ReductionKind.ARGMAX:
         piece = INDICES_PIECE if (lanes.extent.constant or PIECE) > 2 * INDICES_PIECE else 0
         return HorizontalPlan(piece, row_streams=streams)
     streamed = (lanes.extent.constant or 0) // (STREAMS * STREAM) * (STREAMS * STREAM)
@@ -75,7 +75,7 @@ def _row_streams(node: Reduce, lanes: Var, kind: ReductionKind | None, plan: Loo
     length = lanes.extent.constant or LEAST_ROW
     if inner or len(node.rdims) > 1 or not node.reads() or not LEAST_ROW <= length < STREAMS * STREAM or _few(node):
         return None
-    places, piece = kind is ReductionKind.PLACES, max(STREAM_PIECE, STREAM_PIECE_BYTES // _size(node))
+    places, piece = kind is ReductionKind.ARGMAX, max(STREAM_PIECE, STREAM_PIECE_BYTES // _size(node))
     in_order = () if places else _one_stream(node, lanes)
     return RowStreams(bool(in_order), piece, in_order or _fetched(node, lanes, places))
 

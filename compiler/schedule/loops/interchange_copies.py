@@ -3,7 +3,7 @@
 for i:170  for j:12  for k:128  for l:64  y[((i*12 + j)*128 + k)*64 + l] = x[((i*128 + k)*12 + j)*64 + l]
                          ->      for i:170  for k:128  for j:12  for l:64  y[..] = x[..]
 
-and a loop that reads backwards is turned round. Reads wait for memory, and the hardware fetches what comes next in a
+and a loop that reads backwards is reversed. Reads wait for memory, and the hardware fetches what comes next in a
 page; whole lines that are written by non-temporal stores are waited for by nobody, wherever they go.
 """
 

@@ -27,11 +27,11 @@ LEAST = 4  # lanes: fewer are not worth it
 
 
 def interleave_stores(node: Map) -> tuple[Map, Var] | None:
-    """The map with its short innermost loop written out, and the loop of its lanes; None where that does not help."""
+    """The map with its short innermost loop unrolled, and the loop of its lanes; None where that does not help."""
     if node.dims and all(len(group) > 1 for group in groups(node.stores, node.dims[-1])):
         return node, node.dims[-1]
     for candidate in (node, *_split(node)):
-        interleaved = _written_out(candidate)
+        interleaved = _unrolled(candidate)
         if interleaved is not None:
             return interleaved
     return _interleaved_loads(node)
@@ -57,7 +57,7 @@ def _divisors(store: Store, last: Var) -> Iterator[int]:
                     yield count
 
 
-def _written_out(node: Map) -> tuple[Map, Var] | None:
+def _unrolled(node: Map) -> tuple[Map, Var] | None:
     if len(node.dims) < 2:
         return None
     short = node.dims[-1]
@@ -71,7 +71,7 @@ def _written_out(node: Map) -> tuple[Map, Var] | None:
 
 
 def _interleaved_loads(node: Map) -> tuple[Map, Var] | None:
-    """A short loop written out whose elements are neighbours of a load that steps over them from lane to lane:
+    """A short loop unrolled whose elements are neighbours of a load that steps over them from lane to lane:
 
     for e:2  for c  y[e*S + c] = x[2*c + e]        ->        for c  y[c] = x[2*c], y[S + c] = x[2*c + 1]
     """

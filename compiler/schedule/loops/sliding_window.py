@@ -38,7 +38,7 @@ from ...ir.plans.loop import SlidingWindows
 IDENTITIES = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 MOST_OPEN = 6  # windows that have begun: their vectors stay in registers
 MOST_TAPS = 9  # of a row's reduction along the lanes, or down the rows of one column
-#: the same of windows with weights, and products of a row with all of them that are written out
+#: the same of windows with weights, and products of a row with all of them that are unrolled
 MOST_WEIGHTED_OPEN, MOST_PRODUCTS = 10, 128
 MOST_APART = 8  # lanes of neighbouring windows in memory
 LEAST_LANES, LEAST_WEIGHTED_LANES = 16, 6

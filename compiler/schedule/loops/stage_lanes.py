@@ -78,7 +78,7 @@ def reductions(node: Map | Reduce | Nest | Scan, vector: Sequence[Var | None]) -
 def reduction(node: Reduce, lanes: Var | None) -> ReductionKind:
     """How a reduction with the lanes along a loop runs."""
     if keeps_indices(node):
-        return ReductionKind.PLACES
+        return ReductionKind.ARGMAX
     if lanes in node.rdims:
         return ReductionKind.HORIZONTAL
     return ReductionKind.COLUMNS if lanes is not None and reduces_columns(node, lanes) else ReductionKind.VERTICAL

@@ -1,4 +1,4 @@
-"""Reductions over a few elements, and the maps that use them over the same few, become one map: all is written out.
+"""Reductions over a few elements, and the maps that use them over the same few, become one map: all is unrolled.
 
 for i:  s[i] = sum_k exp(x[i, k])    k:3             for i:  s = exp(x[i, 0]) + exp(x[i, 1]) + exp(x[i, 2])
 for i, k:  y[i, k] = exp(x[i, k]) / s[i]      ->             y[i, 0] = exp(x[i, 0]) / s

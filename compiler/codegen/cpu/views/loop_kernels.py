@@ -121,8 +121,8 @@ class WindowKernel(TunedKernel):
     reduction: ReductionView
     inner: RowOfWindows
     edge: RowOfWindows
-    full: tuple[str, ...]  # the end of a window, whole vectors and the last lanes
-    part: tuple[str, ...]
+    main: tuple[str, ...]  # the end of a window, whole vectors and the last lanes
+    tail: tuple[str, ...]
     streams: tuple[str, ...] = ()  # conditions for non-temporal stores
     tap: str = ""  # that a row is of a window, where it has weights of its own
     locals: tuple[LocalView, ...] = ()
@@ -131,7 +131,7 @@ class WindowKernel(TunedKernel):
 
 @dataclass(frozen=True)
 class TileView:
-    """A tile of an operand, turned: where it starts in memory and the step between its rows there."""
+    """A tile of an operand, transposed: where it starts in memory and the step between its rows there."""
 
     name: str
     type: str
@@ -155,7 +155,7 @@ class ComingBlock:
 class TileKernel(KernelView):
     """A map over blocks of `rows` x `columns` elements of the loops `row` and `lanes`, within the outer loops.
 
-    depth: rows that are turned together.
+    depth: rows that are transposed together.
     """
 
     outer: tuple[Loop, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Loop:
-    """for (int64_t name = 0; name < extent; ++name); most: turns of a short loop that is written out, 0 for others"""
+    """for (int64_t name = 0; name < extent; ++name); most: turns of a short loop that is unrolled, 0 for others"""
 
     name: str
     extent: str
@@ -16,21 +16,21 @@ class Loop:
 
 @dataclass(frozen=True)
 class Lanes:
-    """The statements of a vector loop: once in front, for full vectors, for the last `count` lanes."""
+    """The statements of a vector loop: once in front, for the main loop, for the last `count` lanes."""
 
     name: str
     extent: str
     pre: tuple[str, ...]
-    full: tuple[str, ...]
-    part: tuple[str, ...]
+    main: tuple[str, ...]
+    tail: tuple[str, ...]
     whole: bool  # the extent is a multiple of the longest vector: there is no last part
     moved: str = ""  # the one statement instead of all of them that moves `count` elements as they are
-    lead: str = ""  # where the result begins whose vectors have to be aligned
+    peel: str = ""  # where the result begins whose vectors have to be aligned
 
     @property
     def fixed(self) -> bool:
         """The last part has as many lanes as the extent, a number, says."""
-        return self.extent.isdigit() and not self.lead
+        return self.extent.isdigit() and not self.peel
 
 
 @dataclass(frozen=True)

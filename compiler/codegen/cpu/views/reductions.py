@@ -23,7 +23,7 @@ class ReductionView:
     identity: str
     step: str  # "maximum({a}, {x})"
     value: str  # of products that are summed: both factors, "x, y"
-    value_part: str
+    value_tail: str
     across: str  # "reduce_max"
     best: str = ""  # of an argmax: what the best value itself is called; nobody asks for it when empty
     products: bool = False
@@ -98,7 +98,7 @@ class Neighbours:
     outer: tuple[Loop, ...]  # the other reduced loops
     reductions: tuple[ReductionView, ...]
     pre: tuple[str, ...]
-    full: tuple[str, ...]
+    main: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class VerticalReduction:
     lanes: Lanes | None  # the kept vector loop: pre is empty, full and part finish the elements
     reductions: tuple[ReductionView, ...]
     pre: tuple[str, ...]  # statements inside the reduced loops: scalar, full and part
-    full: tuple[str, ...]
-    part: tuple[str, ...]
+    main: tuple[str, ...]
+    tail: tuple[str, ...]
     scalar: tuple[str, ...]  # the end without lanes
     part_of: int = 0  # iterations of the one reduced loop that are summed by themselves, so that sums keep their digits
     strips: bool = False  # all vectors of a row are in registers, while the reduced loops go on
@@ -125,10 +125,10 @@ class VerticalReduction:
 class Weights:
     """What the elements of a row are multiplied by, for one tap: statements and value, whole vectors and the last."""
 
-    full: tuple[str, ...]
-    part: tuple[str, ...]
+    main: tuple[str, ...]
+    tail: tuple[str, ...]
     value: str
-    value_part: str
+    value_tail: str
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ class RowOfWindows:
     turns: tuple[Loop, ...]  # those of them whose turns differ from walk to walk, NAME_count
     reductions: tuple[ReductionView, ...]  # one
     pre: tuple[str, ...]  # statements inside the reduced loops: scalar, full and part
-    full: tuple[str, ...]
-    part: tuple[str, ...]
+    main: tuple[str, ...]
+    tail: tuple[str, ...]
     prefetch: tuple[str, ...]  # fetches what the next row's windows read
     weight: Weights | None = None  # the reduction is a sum of products, of which the value is one factor
 
@@ -169,8 +169,8 @@ class ColumnReduction:
     row: Loop
     lanes: Lanes  # the kept vector loop: full and part finish the elements
     reductions: tuple[ReductionView, ...]
-    full: tuple[str, ...]  # statements of a row's vector
-    part: tuple[str, ...]
+    main: tuple[str, ...]  # statements of a row's vector
+    tail: tuple[str, ...]
     first: str
     last: str
     columns: int
@@ -203,7 +203,7 @@ class SpreadColumns:
     row: Loop
     lanes: Lanes  # the kept vector loop: full finishes the elements
     reduction: ReductionView
-    full: tuple[str, ...]  # statements of a row's vector
+    main: tuple[str, ...]  # statements of a row's vector
     columns: int
     size: int  # bytes of an element that is fetched
     prefetch: tuple[str, ...]
@@ -248,8 +248,8 @@ class ArgColumns:
     lanes: Lanes  # the kept vector loop: full and part finish the elements
     reductions: tuple[ReductionView, ...]
     positions: tuple[ReductionView, ...]
-    full: tuple[str, ...]
-    part: tuple[str, ...]
+    main: tuple[str, ...]
+    tail: tuple[str, ...]
     first: str
     last: str
     columns: int

@@ -42,9 +42,9 @@ class ScanRow:
     start: str
     lanes: Lanes
     advance: tuple[str, ...]  # what the values need
-    advance_part: tuple[str, ...]
+    advance_tail: tuple[str, ...]
     value: str
-    value_part: str
+    value_tail: str
     form: str = "scan_row"
 
 
@@ -57,7 +57,7 @@ class LaneCarry:
     scalar: str  # "double"
     start: str
     next: str
-    next_part: str
+    next_tail: str
 
     @property
     def stored(self) -> str:
@@ -77,9 +77,9 @@ class ScanColumns:
     step: Loop
     lanes: Lanes
     advance: tuple[str, ...]  # what the next values need
-    advance_part: tuple[str, ...]
+    advance_tail: tuple[str, ...]
     finish: tuple[str, ...]
-    finish_part: tuple[str, ...]
+    finish_tail: tuple[str, ...]
     first: str
     last: str
     columns: int

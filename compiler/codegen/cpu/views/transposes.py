@@ -1,4 +1,4 @@
-"""Blocks of rows that are turned on their way from memory and to it."""
+"""Blocks of rows that are transposed on their way from memory and to it."""
 
 from __future__ import annotations
 
