@@ -6,7 +6,7 @@ from .index import Var
 from .nodes import Map, Nest, Reduce, Scan, Scatter
 from .program import AnyNode, Assert, Choose, Define, Program, Repeat
 from .routines import Routine
-from .structured import Attention, Conv, ConvChain, Gemm
+from .structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 
 
 def print_program(program: Program) -> str:
@@ -81,7 +81,13 @@ def _body(node: AnyNode, indent: str) -> str:
                 else str(o.buffer)
                 for o, rest, pages in sides
             )
-            return f"attention[{_loops(node.dims)}; key:{node.keys}] {node.out.buffer} = ({operands}){extra}{score}"
+            results = ", ".join(map(str, node.writes()))
+            return f"attention[{_loops(node.dims)}; key:{node.keys}] {results} = ({operands}){extra}{score}"
+        case AttentionGradient():
+            extra = ", causal" if node.causal else ""
+            score = f", score {node.score}" if node.score is not None else ""
+            results, operands = (", ".join(str(o.buffer) for o in side) for side in (node.results, node.operands))
+            return f"attention gradient[{_loops(node.dims)}; key:{node.keys}] {results} = ({operands}){extra}{score}"
         case Scan():
             carries = "; ".join(f"{c.acc} = {c.start}, then {c.next}" for c in node.carries)
             return f"scan[{_loops(node.dims)}; {_loops((node.step,))}] {carries} -> {stores}"

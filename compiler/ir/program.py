@@ -13,7 +13,7 @@ from .buffers import Buffer
 from .index import Index, Size
 from .nodes import Map, Nest, Node, Reduce, Scan, Scatter
 from .routines import Routine
-from .structured import Attention, Conv, ConvChain, Gemm
+from .structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,20 @@ def _read_inside(blocks: Sequence[Sequence[AnyNode]], flag: Buffer | None) -> tu
 
 
 AnyNode: TypeAlias = (
-    Map | Reduce | Gemm | Conv | ConvChain | Attention | Nest | Scan | Scatter | Routine | Assert | Choose | Repeat
+    Map
+    | Reduce
+    | Gemm
+    | Conv
+    | ConvChain
+    | Attention
+    | AttentionGradient
+    | Nest
+    | Scan
+    | Scatter
+    | Routine
+    | Assert
+    | Choose
+    | Repeat
 )
 
 

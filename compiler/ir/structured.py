@@ -270,6 +270,8 @@ class Attention(Node):
     q.strides = (b, h, m), k, v the same over keys; the last dimension is dense. `score` changes a scaled score
     (an Acc named "score") at (b, h, m, key). The output is stored dense in its last dimension. Of k and v the last keys
     may lie elsewhere, or all of them in blocks: the strides over keys are those within a block then, and those of b 0.
+    logsumexp, strides (b, h, m): where the logarithm of each row's sum of exponentials is stored, 0 of a row that sees
+    no key.
     """
 
     q: Operand
@@ -287,6 +289,7 @@ class Attention(Node):
     v_rest: Rest | None = None
     k_pages: Pages | None = None
     v_pages: Pages | None = None
+    logsumexp: Operand | None = None
 
     @property
     def tables(self) -> tuple[Operand, ...]:
@@ -308,4 +311,52 @@ class Attention(Node):
         return tuple(dict.fromkeys((*(o.buffer for o in (*self.operands, *self.tables)), *super().reads())))
 
     def writes(self) -> tuple[Buffer, ...]:
-        return (self.out.buffer,)
+        return (self.out.buffer, *(() if self.logsumexp is None else (self.logsumexp.buffer,)))
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionGradient(Node):
+    """The gradients of attention to q, k and v, never writing the scores. dims = (b, h, m, d of the output).
+
+        p = exp(scale * q k^T + score - logsumexp),  s = p * (grad v^T - inner)
+        of_q = scale * s k,  of_k = scale * s^T q,  of_v = p^T grad
+
+    Operands as those of Attention. grad: the output's gradient; logsumexp and inner, strides (b, h, m): of each row
+    what the attention has stored, and the sum of grad times the output.
+    """
+
+    q: Operand
+    k: Operand
+    v: Operand
+    grad: Operand
+    logsumexp: Operand
+    inner: Operand
+    of_q: Operand
+    of_k: Operand
+    of_v: Operand
+    kv_heads: Index
+    keys: Index
+    head_size: Index
+    scale: float
+    causal: bool
+    key: Var
+    score: Expr | None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.q, self.k, self.v, self.grad, self.logsumexp, self.inner)
+
+    @property
+    def results(self) -> tuple[Operand, ...]:
+        return (self.of_q, self.of_k, self.of_v)
+
+    def expressions(self) -> Iterator[Expr]:
+        if self.score is not None:
+            yield self.score
+        yield from super().expressions()
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys((*(o.buffer for o in self.operands), *super().reads())))
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return tuple(o.buffer for o in self.results)

@@ -15,7 +15,7 @@ from .printer import print_node
 from .program import AnyNode, Assert, Choose, Program, Repeat
 from .proofs import nonnegative_by_cases
 from .routines import Custom, Routine
-from .structured import Attention, Conv, ConvChain, Gemm
+from .structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 
 
 class BrokenLaw(AssertionError):
@@ -98,7 +98,7 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
             for reduction in node.reductions:
                 yield from _expression(reduction.value, scope | set(node.rdims), set())
             yield from _stores(node.stores, scope, {f.acc for f in node.reductions})
-        case Attention():
+        case Attention() | AttentionGradient():
             if node.score is not None:
                 yield from _expression(node.score, scope | {node.key}, {Acc("score", "f32")})
         case Scan():

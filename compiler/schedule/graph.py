@@ -12,7 +12,7 @@ from ..ir.in_place import overwrites, shared_roots
 from ..ir.nodes import Node
 from ..ir.program import AnyNode, Choose, Program, Repeat
 from ..ir.routines import Routine
-from ..ir.structured import Attention, Conv, Gemm
+from ..ir.structured import Attention, AttentionGradient, Conv, Gemm
 
 N = TypeVar("N", bound=Node)
 
@@ -129,6 +129,8 @@ def operand_buffers(node: AnyNode) -> tuple[Buffer, ...]:
             return (node.x.buffer, node.w)
         case Attention():
             return tuple(o.buffer for o in (*node.operands, *node.tables))
+        case AttentionGradient():
+            return tuple(o.buffer for o in node.operands)
         case Routine() | Choose() | Repeat():
             return node.reads()
     return ()

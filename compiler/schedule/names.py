@@ -11,7 +11,7 @@ import re
 from ..ir.nodes import Map, Nest, Reduce, Scan, Scatter
 from ..ir.program import AnyNode, Assert
 from ..ir.routines import Routine
-from ..ir.structured import WINOGRAD_FORMS, Attention, Conv, ConvChain, Gemm
+from ..ir.structured import WINOGRAD_FORMS, Attention, AttentionGradient, Conv, ConvChain, Gemm
 from ..machine.targets import Family
 
 MAX_OPERATORS = 4
@@ -47,6 +47,8 @@ def _kind(node: AnyNode) -> str:
             return "_".join(map(_kind, node.links))
         case Attention():
             return "attention"
+        case AttentionGradient():
+            return "attention_gradient"
         case Nest():
             return "rows"
         case Reduce():
@@ -75,7 +77,7 @@ def _tile(node: AnyNode) -> str:
             return {"grouped": "groups", "nchw": "nchw", "transposing": "p16_nchw"}.get(node.algorithm, direct)
         case ConvChain():
             return "chain"
-        case Attention():
+        case Attention() | AttentionGradient():
             return "causal" if node.causal else "block"
     return ""
 

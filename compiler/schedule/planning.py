@@ -15,7 +15,7 @@ from ..ir.plans.kernel import Kernel, Plan
 from ..ir.plans.loop import LoopPlan
 from ..ir.plans.matrix import MatrixPlan
 from ..ir.program import AnyNode
-from ..ir.structured import Attention, Conv, ConvChain, Gemm
+from ..ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from .gpu.planning import GPU_PLANNING, empty_gpu_plan
 from .loops import loop_plan
 from .passes import Context
@@ -85,7 +85,7 @@ def empty_plan(node: AnyNode, context: Context) -> Plan | None:
     match node:
         case Map() | Reduce() | Nest() | Scan():
             return LoopPlan()
-        case Gemm() | Conv() | ConvChain() | Attention():
+        case Gemm() | Conv() | ConvChain() | Attention() | AttentionGradient():
             return MatrixPlan()
     return None
 

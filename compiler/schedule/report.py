@@ -13,7 +13,7 @@ from ..ir.plans.kernel import Plan
 from ..ir.plans.text import plan_row
 from ..ir.program import AnyNode, Assert
 from ..ir.routines import Routine
-from ..ir.structured import Attention, Conv, ConvChain, Gemm
+from ..ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from ..tune.choices.keys import kernel_key
 from .cost.estimates import OPERATOR_COST
 from .cost.traffic import traffic
@@ -53,12 +53,15 @@ def flops(node: Node) -> Index:
             taps = math.prod(node.window.kernel)
             inner = node.in_shape[-1] // as_index(node.window.groups)
             return node.extent * inner * (2 * taps)
-        case Attention():
+        case Attention() | AttentionGradient():
             batch, heads, queries, size = (v.extent for v in node.dims)
             scores = queries * node.keys
             if node.causal and queries == node.keys:  # half of them are not computed
                 scores = queries * (queries + 1) // 2
-            return batch * heads * scores * (node.head_size + size) * 2
+            products = node.head_size + size
+            if isinstance(node, AttentionGradient):  # the scores again, and the gradient of each side of both products
+                products = node.head_size * 3 + size * 2
+            return batch * heads * scores * products * 2
         case ConvChain():
             return sum((flops(link) for link in node.links), as_index(0))
         case Nest():

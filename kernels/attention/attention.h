@@ -6,7 +6,8 @@
  *            register tiles of the GEMM, or O through tiles that make P out of S on the way. The softmax is online over
  *            the blocks (Milakov & Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135); with a single block it
  *            is the plain one. Short queries and keys bound their scores, so that no maximum is needed.
- *   direct   for a few rows (decoding). K and V are read once, where they lie, at the speed of memory.
+ *   direct   for a few rows (decoding), where no logsumexp is wanted. K and V are read once, where they lie, at the speed
+ *            of memory.
  *
  * A query row is computed by the same operations in the same order wherever the tasks are cut, so that the result does
  * not depend on the number of threads.
@@ -81,7 +82,7 @@ void attention(const mycc_host *host, const AttentionArgsOf<Element> &args, cons
   const int64_t products = args.batch * args.kv_heads;
   if (products <= 0 || args.queries <= 0) return;
   const int64_t rows = args.heads / args.kv_heads * args.queries;
-  if (rows > kDirectRows) {
+  if (rows > kDirectRows || args.logsumexp) {
     const PackedPlan plan(args, host->max_workers, tuning);
     PackedJob<Element, Score> job = {{host, &args, &score, plan.chunk, plan.chunks}, plan};
     job.start(&PackedJob<Element, Score>::run);

@@ -33,16 +33,17 @@ constexpr int64_t kRowBlock = 24 / kTileRows * kTileRows; /* query rows whose sc
 typedef float Quad __attribute__((vector_size(16)));
 typedef float UnalignedQuad __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* to[j * 16 + i] = row_i[j] for i, j in 0..3. */
-inline void transpose_4x4(const float *row0, const float *row1, const float *row2, const float *row3, float *to) {
+/* to[j * step + i] = row_i[j] for i, j in 0..3. */
+inline void transpose_4x4(const float *row0, const float *row1, const float *row2, const float *row3, float *to,
+                          int64_t step = kPanel) {
   const Quad a = *(const UnalignedQuad *)row0, b = *(const UnalignedQuad *)row1;
   const Quad c = *(const UnalignedQuad *)row2, d = *(const UnalignedQuad *)row3;
   const Quad ab_low = MYCC_SHUFFLE(Quad, a, b, 0, 4, 1, 5), ab_high = MYCC_SHUFFLE(Quad, a, b, 2, 6, 3, 7);
   const Quad cd_low = MYCC_SHUFFLE(Quad, c, d, 0, 4, 1, 5), cd_high = MYCC_SHUFFLE(Quad, c, d, 2, 6, 3, 7);
   *(UnalignedQuad *)to = MYCC_SHUFFLE(Quad, ab_low, cd_low, 0, 1, 4, 5);
-  *(UnalignedQuad *)(to + kPanel) = MYCC_SHUFFLE(Quad, ab_low, cd_low, 2, 3, 6, 7);
-  *(UnalignedQuad *)(to + 2 * kPanel) = MYCC_SHUFFLE(Quad, ab_high, cd_high, 0, 1, 4, 5);
-  *(UnalignedQuad *)(to + 3 * kPanel) = MYCC_SHUFFLE(Quad, ab_high, cd_high, 2, 3, 6, 7);
+  *(UnalignedQuad *)(to + step) = MYCC_SHUFFLE(Quad, ab_low, cd_low, 2, 3, 6, 7);
+  *(UnalignedQuad *)(to + 2 * step) = MYCC_SHUFFLE(Quad, ab_high, cd_high, 0, 1, 4, 5);
+  *(UnalignedQuad *)(to + 3 * step) = MYCC_SHUFFLE(Quad, ab_high, cd_high, 2, 3, 6, 7);
 }
 
 /* A row as floats, in `room` where it has another type. */
@@ -54,18 +55,18 @@ template <class Element> inline const float *floats_of(const Element *row, int64
   return room;
 }
 
-/* K^T of the keys n0 .. n0 + count - 1 in panels [key panel][head_size][16]; columns behind the last key repeat it.
- * room: for four rows in whole vectors. */
-template <class Element>
-inline void pack_keys(const RowsOf<Element> &rows, int64_t n0, int64_t count, float *room, float *panels) {
-  const int64_t size = rows.args->head_size, last = count - 1;
+/* Rows of `size` elements, transposed, in panels [row panel][size][16]; columns behind the last row repeat it. row(i):
+ * where row i lies, `step` elements behind the one before it. room: for four rows in whole vectors. */
+template <class Row>
+inline void pack_transposed(const Row &row, int64_t step, int64_t count, int64_t size, float *room, float *panels) {
+  const int64_t last = count - 1;
   for (int64_t n = 0; n < round_up(count, kPanel); n += 4) {
     float *to = panels + n / kPanel * size * kPanel + n % kPanel;
     const float *from[4];
     for (int64_t j = 0; j < 4; ++j) {
-      const Element *row = rows.k(n0 + min64(n + j, last));
-      prefetch_row_l1(row + kPrefetchRows * rows.args->k_row, size);
-      from[j] = floats_of(row, size, room + j * round_up(size, W));
+      const auto *at = row(min64(n + j, last));
+      prefetch_row_l1(at + kPrefetchRows * step, size);
+      from[j] = floats_of(at, size, room + j * round_up(size, W));
     }
     int64_t i = 0;
     for (; i + 4 <= size; i += 4) {
@@ -74,6 +75,13 @@ inline void pack_keys(const RowsOf<Element> &rows, int64_t n0, int64_t count, fl
     for (; i < size; ++i)
       for (int64_t j = 0; j < 4; ++j) to[i * kPanel + j] = from[j][i];
   }
+}
+
+/* K^T of the keys n0 .. n0 + count - 1 in such panels. */
+template <class Element>
+inline void pack_keys(const RowsOf<Element> &rows, int64_t n0, int64_t count, float *room, float *panels) {
+  const auto key = [&](int64_t i) MYCC_INLINED { return rows.k(n0 + i); };
+  pack_transposed(key, rows.args->k_row, count, rows.args->head_size, room, panels);
 }
 
 /* The square of the length of the longest key in packed K^T; NaN if one of them is. */
@@ -107,19 +115,26 @@ inline float longest_query(const float *q, int64_t size, int64_t count) {
   return longest;
 }
 
-/* V of the keys n0 .. n0 + count - 1 in panels [value panel][count][16]; columns behind value_size are zero. */
-template <class Element>
-inline void pack_values(const RowsOf<Element> &rows, int64_t n0, int64_t count, float *panels) {
-  const int64_t size = rows.args->value_size, whole = size / kPanel * kPanel;
+/* Rows of `size` elements in panels [column panel][count][16]; columns behind `size` are zero. row, step: as above. */
+template <class Row>
+inline void pack_rows(const Row &row, int64_t step, int64_t count, int64_t size, float *panels) {
+  const int64_t whole = size / kPanel * kPanel;
   for (int64_t n = 0; n < count; ++n) {
-    const Element *from = rows.v(n0 + n);
-    prefetch_row_l1(from + kPrefetchRows * rows.args->v_row, size);
+    const auto *from = row(n);
+    prefetch_row_l1(from + kPrefetchRows * step, size);
     float *to = panels + n * kPanel;
     for (int64_t i = 0; i < whole; i += kPanel, to += count * kPanel)
       for (int64_t j = 0; j < kPanel; j += W) store(to + j, load(from + i + j));
     for (int64_t j = whole; j < round_up(size, kPanel); j += W)
       store(to + j - whole, load_tail(from + min64(j, size), int(max64(0, min64(W, size - j)))));
   }
+}
+
+/* V of the keys n0 .. n0 + count - 1 in such panels. */
+template <class Element>
+inline void pack_values(const RowsOf<Element> &rows, int64_t n0, int64_t count, float *panels) {
+  const auto value = [&](int64_t i) MYCC_INLINED { return rows.v(n0 + i); };
+  pack_rows(value, rows.args->v_row, count, rows.args->value_size, panels);
 }
 
 /* How a packed attention is cut, and the layout of a worker's scratch memory. */
@@ -334,6 +349,7 @@ void attend_packed(const RowsOf<Element> &rows, const Score &score, const Packed
     float *o = scratch.o + r * plan.values;
     if (rows.visible(r) == 0) __builtin_memset(o, 0, size_t(plan.values) * sizeof(float));
     write_row(o, scratch.state.sum(r), rows.out(r), rows.args->value_size);
+    if (float *log = rows.logsumexp(r)) *log = log_of_sum<Score>(scratch.state.maximum[r], scratch.state.sum(r));
   }
 }
 

@@ -26,6 +26,7 @@ struct AttentionSizes {
   const int64_t *k_pages = nullptr, *v_pages = nullptr;
   int64_t k_pages_batch = 0, k_pages_step = 0, v_pages_batch = 0, v_pages_step = 0;
   int k_pages_shift = 0, v_pages_shift = 0;
+  int64_t logsumexp_batch = 0, logsumexp_head = 0, logsumexp_row = 0;
 };
 
 /* The same with addresses. Elements of 16 bits become float32 where they are read. */
@@ -33,6 +34,7 @@ template <class Element> struct AttentionArgsOf : AttentionSizes {
   const Element *q, *k, *v;
   Element *out;
   const Element *k_rest = nullptr, *v_rest = nullptr;
+  float *logsumexp = nullptr; /* of each query row: the logarithm of its sum of exponentials, for the gradient */
 };
 typedef AttentionArgsOf<float> AttentionArgs;
 typedef AttentionArgsOf<half> AttentionArgsF16;
@@ -90,6 +92,11 @@ template <class Element> struct RowsOf : Rows {
   const Element *q(int64_t r) const { return at->q + batch * at->q_batch + head(r) * at->q_head + query(r) * at->q_row; }
   Element *out(int64_t r) const {
     return at->out + batch * at->out_batch + head(r) * at->out_head + query(r) * at->out_row;
+  }
+  /* NULL: not wanted. */
+  float *logsumexp(int64_t r) const {
+    if (!at->logsumexp) return nullptr;
+    return at->logsumexp + batch * at->logsumexp_batch + head(r) * at->logsumexp_head + query(r) * at->logsumexp_row;
   }
   const Element *k(int64_t n) const {
     if (at->k_pages) {

@@ -6,12 +6,13 @@
 #include <stdint.h>
 
 #include "kernels/attention/rows.h"
+#include "kernels/math/math.h"
 #include "kernels/math/powers.h"
 
 namespace mycc {
 namespace attention_detail {
 
-constexpr float kLog2E = 1.44269504f;
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 /* Of which number the weights are powers. Without a score functor Q is scaled by log2(e) too, so that they are powers
  * of 2. A functor sees natural scores: a mask of the lowest finite number times log2(e) would overflow. */
@@ -137,6 +138,15 @@ inline void keep_bound(const ScoreRows &rows, const RowStates &state, const RowF
     found.factor[r] = 1;
     found.maximum[r] = kBound;
   }
+}
+
+/* The logarithm of a row's sum of exponentials, in natural scores; 0 of a row that sees no key. The bound of small
+ * scores is a whole power of 2: it goes into the sum, where it costs no bits. */
+template <class Score> inline float log_of_sum(float maximum, float sum) {
+  if (sum == 0.0f) return 0;
+  const bool powers = Powers<Score>::kLog2 == 1.0f;
+  if (powers && maximum == kBound) return log(splat(sum * 0x1p32f))[0];
+  return maximum * (powers ? kLn2 : 1.0f) + log(splat(sum))[0];
 }
 
 /* Weights out of scores, less their row's maximum. */

@@ -19,6 +19,7 @@ from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
 from mycc.compiler.lower.core.driver import Lowered
 from mycc.compiler.machine.targets import Family
+from mycc.compiler.model.operators.kept import kept_for
 from mycc.compiler.schedule import Schedule, schedule
 from mycc.compiler.schedule.memory.laws import verify_memory
 from torch import nn
@@ -49,7 +50,7 @@ def lowered(
     """The function's program, verified. dynamic: the first dimension of every input is the batch."""
     shapes = (tuple({0: BATCH} if x.dim() else {} for x in inputs),) if dynamic else None
     graph = capture(Call1(function, *parts).eval(), inputs, None, shapes)
-    result = lower(run_graph_passes(graph) if passes else graph, family=family)
+    result = lower(run_graph_passes(graph, kept=kept_for((family,))) if passes else graph, family=family)
     verify_program(result.program, "lowering")
     return result
 

@@ -41,6 +41,20 @@ def planes(a: torch.Tensor) -> torch.Tensor:
     return a.permute(0, 3, 1, 2)
 
 
+def gradient_of_attention(
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, g: torch.Tensor, *mask: torch.Tensor
+) -> Any:
+    """With a mask of one row that sees nothing; else causal."""
+    bias = [
+        torch.where(m > m[0, 0], m, -torch.inf).masked_fill(torch.arange(len(m))[:, None] == 2, -torch.inf)
+        for m in mask
+    ]
+    named: dict[str, Any] = {"attn_mask": bias[0] if bias else None}
+    out, log = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(a, b, c, 0.0, not bias, **named)
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    return (out, log, *backward(g, a, b, c, out, log, 0.0, not bias, **named))
+
+
 x, image = draw(4, 6, 32), draw(2, 8, 12, 11)
 q, k, v = draw(2, 4, 7, 16), draw(2, 2, 9, 16), draw(2, 2, 9, 16)
 LARGE = torch.tensor([3, -7, 250, 2**31 - 1, -(2**31)])
@@ -91,6 +105,8 @@ CASES: dict[str, tuple[Function, tuple[torch.Tensor, ...], tuple[nn.Module, ...]
         (q, draw(2, 4, 9, 16), draw(7, 9)),
         (),
     ),
+    "gradient of attention": (gradient_of_attention, (q, k, v, q.flip(-1)), ()),
+    "gradient of masked attention": (gradient_of_attention, (q, k, v, q.flip(-1), draw(7, 9)), ()),
     "recurrent": (lambda layer, a: layer(a)[0], (draw(3, 4, 8),), (nn.LSTM(8, 6, 2),)),
     "sort": (lambda a: (*a.sort(-1, descending=True), *a.topk(3, 1), a.median(1).values), (x,), ()),
     "mode": (lambda a: a.mode(-1), (ids(5, 9).float(),), ()),

@@ -1,6 +1,7 @@
 /* What test_attention.py calls: attention with and without a mask, on the test host. */
 #include "gemm_host.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/gradient.h"
 
 namespace {
 
@@ -24,27 +25,41 @@ struct Mask {
 
 } // namespace
 
+template <class Args, class Call> int64_t with_score(const Args *args, const float *mask, const int64_t *mask_strides, const Call &call) {
+  std::atomic<int64_t> misplaced{0};
+  if (mask) {
+    const Mask score = {mask, mask_strides[0], mask_strides[1], mask_strides[2], args, &misplaced};
+    call(score);
+  } else {
+    call(mycc::NoScore());
+  }
+  return misplaced;
+}
+
 /* mask: NULL, or addressed by mask_strides (batch, head, row). threads < 0: a host without scratch memory. Returns the
  * number of calls of the score functor outside the scores. */
 template <class Element>
 int64_t attend(const mycc::AttentionArgsOf<Element> *args, const float *mask, const int64_t *mask_strides, int threads) {
   TestHost host(threads < 0 ? -threads : threads, threads < 0);
-  std::atomic<int64_t> misplaced{0};
-  if (mask) {
-    const Mask score = {mask, mask_strides[0], mask_strides[1], mask_strides[2], args, &misplaced};
-    mycc::attention(&host.table, *args, score);
-  } else {
-    mycc::attention(&host.table, *args, mycc::NoScore());
-  }
-  return misplaced;
+  return with_score(args, mask, mask_strides, [&](const auto &score) { mycc::attention(&host.table, *args, score); });
 }
-#define MYCC_TEST_ATTENTION(name, Args)                                                                       \
+template <class Element>
+int64_t differentiate(const mycc::AttentionGradientArgsOf<Element> *args, const float *mask, const int64_t *mask_strides,
+                      int threads) {
+  TestHost host(threads, false);
+  const auto call = [&](const auto &score) { mycc::attention_gradient(&host.table, *args, score); };
+  return with_score(args, mask, mask_strides, call);
+}
+#define MYCC_TEST_ATTENTION(name, Args, function)                                                                \
   extern "C" int64_t name(const mycc::Args *args, const float *mask, const int64_t *mask_strides, int threads) { \
-    return attend(args, mask, mask_strides, threads);                                                         \
+    return function(args, mask, mask_strides, threads);                                                          \
   }
-MYCC_TEST_ATTENTION(test_attention_f32, AttentionArgs)
-MYCC_TEST_ATTENTION(test_attention_f16, AttentionArgsF16)
-MYCC_TEST_ATTENTION(test_attention_bf16, AttentionArgsBf16)
+MYCC_TEST_ATTENTION(test_attention_f32, AttentionArgs, attend)
+MYCC_TEST_ATTENTION(test_attention_f16, AttentionArgsF16, attend)
+MYCC_TEST_ATTENTION(test_attention_bf16, AttentionArgsBf16, attend)
+MYCC_TEST_ATTENTION(test_attention_gradient_f32, AttentionGradientArgs, differentiate)
+MYCC_TEST_ATTENTION(test_attention_gradient_f16, AttentionGradientArgsF16, differentiate)
+MYCC_TEST_ATTENTION(test_attention_gradient_bf16, AttentionGradientArgsBf16, differentiate)
 
 /* exp2_negative of values x[0..n-1]; n is a multiple of the lanes. */
 extern "C" void test_exp2_negative(const float *x, float *y, int64_t n) {

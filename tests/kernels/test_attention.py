@@ -38,7 +38,8 @@ class AttentionArgs(ctypes.Structure):
         *((f"{name}_pages", ctypes.c_void_p) for name in ("k", "v")),
         *((f"{name}_pages_{dim}", ctypes.c_int64) for name in ("k", "v") for dim in ("batch", "step")),
         *((f"{name}_pages_shift", ctypes.c_int) for name in ("k", "v")),
-        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "k_rest", "v_rest")),
+        *((f"logsumexp_{dim}", ctypes.c_int64) for dim in ("batch", "head", "row")),
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "k_rest", "v_rest", "logsumexp")),
     )
 
 
@@ -66,18 +67,19 @@ def build(isa: str, folder: Path) -> ctypes.CDLL:
     subprocess.run([str(c) for c in [*command, HERE / "attention_library.cpp", "-o", out, "-pthread"]], check=True)
     loaded = ctypes.CDLL(str(out))
     for name in NAMES.values():
-        getattr(loaded, f"test_attention_{name}").restype = ctypes.c_int64
+        for function in ("attention", "attention_gradient"):
+            getattr(loaded, f"test_{function}_{name}").restype = ctypes.c_int64
     return loaded
 
 
 def attend(
     isa: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, mask: torch.Tensor | None = None,
     scale: float | None = None, causal: bool = False, offset: int = 0, threads: int = 1, heads_last: bool = False,
-    rest: tuple[int, int] | None = None,
+    rest: tuple[int, int] | None = None, logsumexp: torch.Tensor | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """The kernel on q (b, h, m, d), k (b, g, n, d), v (b, g, n, e) of any strides; gives (b, h, m, e).
 
-    rest: how many keys and how many values, the last ones, lie elsewhere.
+    rest: how many keys and how many values, the last ones, lie elsewhere. logsumexp (b, h, m) is written.
     """
     batch, heads, queries, _ = q.shape
     shape = (batch, queries, heads, v.shape[3]) if heads_last else (batch, heads, queries, v.shape[3])
@@ -98,7 +100,9 @@ def attend(
         *strides, q.shape[3] ** -0.5 if scale is None else scale, causal, offset,
         k.shape[2], v.shape[2], *k_rest.stride()[:3], *v_rest.stride()[:3],
         None, None, *[0] * 6,
+        *((0, 0, 0) if logsumexp is None else logsumexp.stride()),
         *(tensor.data_ptr() for tensor in (q, k, v, out, k_rest, v_rest)),
+        None if logsumexp is None else logsumexp.data_ptr(),
     )  # fmt: skip
     wide = None if mask is None else mask.expand(batch, heads, queries, keys)
     pointer = None if wide is None else ctypes.c_void_p(wide.data_ptr())

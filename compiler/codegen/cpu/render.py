@@ -16,7 +16,7 @@ from ...ir.plans import kernel as plans
 from ...ir.plans.loop import LoopPlan
 from ...ir.program import AnyNode, Assert, Choose, Repeat
 from ...ir.routines import Custom, Routine
-from ...ir.structured import Attention, Conv, ConvChain, Gemm
+from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from ...lower.core.routines import ROUTINES
 from ...schedule import Schedule
 from ...tune.choices.choices import COST_MODEL, Choice
@@ -25,7 +25,15 @@ from .indentation import indent
 from .loop_views import loop_view
 from .ordered_views import assert_view, custom_view, routine_view, scan_view, scatter_view
 from .scope import Param
-from .structured_views import ATTENTION_ARGUMENTS, GEMM_ARGUMENTS, attention_view, conv_view, gemm_view
+from .structured_views import (
+    ATTENTION_ARGUMENTS,
+    ATTENTION_GRADIENT_ARGUMENTS,
+    GEMM_ARGUMENTS,
+    attention_gradient_view,
+    attention_view,
+    conv_view,
+    gemm_view,
+)
 from .tuned import with_choice
 from .views.kernel import KernelView
 from .views.routines import CustomKernel
@@ -108,6 +116,8 @@ def view_of(node: AnyNode, plan: plans.Plan | None, weight_bytes: Index = ZERO) 
             return chain_view(node)
         case Attention():
             return attention_view(node)
+        case AttentionGradient():
+            return attention_gradient_view(node)
         case Scan():
             return scan_view(node, _loop_plan(plan))
         case Scatter():
@@ -144,7 +154,7 @@ def _comment(node: AnyNode) -> tuple[str, ...]:
 
 def _cost(node: AnyNode, text: str) -> float:
     """Structured kernels instantiate the tiles of a whole family: each is worth some hundred lines of a loop kernel."""
-    return len(text) / 1000 + (6.0 if isinstance(node, (Gemm, Conv, ConvChain, Attention)) else 0.0)
+    return len(text) / 1000 + (6.0 if isinstance(node, (Gemm, Conv, ConvChain, Attention, AttentionGradient)) else 0.0)
 
 
 def split_units(kernels: Sequence[Kernel], units: int) -> dict[str, list[Kernel]]:
@@ -175,8 +185,9 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     text = "".join(k.source for k in kernels)
     wanted = ["kernels/math/math.h", "kernels/loops/loops.h"]
     attends = any(f"{args} args" in text for args in ATTENTION_ARGUMENTS.values())
+    differentiates = any(f"{args} args" in text for args in ATTENTION_GRADIENT_ARGUMENTS.values())
     quantised = [f for f in QUANTISED if f"{f}(host, args" in text]
-    if "Args args" in text or attends or quantised:
+    if "Args args" in text or attends or differentiates or quantised:
         wanted.append("micro_kernels.h")
     products = ((args, "gemm/gemm.h") for args in (*GEMM_ARGUMENTS.values(), "GemmUnpackedArgs"))
     for args, header in (*products, ("ConvArgs", "conv/conv.h")):
@@ -199,6 +210,8 @@ def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     wanted += [f"kernels/conv/{name}.h" for name in CONVOLUTIONS if f"conv_{name}" in text]
     if attends:
         wanted.append("kernels/attention/attention.h")
+    if differentiates:
+        wanted.append("kernels/attention/gradient.h")
     return tuple(wanted)
 
 

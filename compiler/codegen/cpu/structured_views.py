@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from ...ir.buffers import Operand
 from ...ir.dtypes import DTYPES
@@ -19,7 +20,7 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Store
-from ...ir.structured import WINOGRAD_FORMS, Attention, Conv, Gemm, Patches
+from ...ir.structured import WINOGRAD_FORMS, Attention, AttentionGradient, Conv, Gemm, Patches
 from .emit import Emitter
 from .epilogue_terms import added, results
 from .lift import Lifted
@@ -35,8 +36,11 @@ GEOMETRY = (*(f"{name}_{a}" for name in ("kernel", "stride", "pad", "dilation") 
 
 #: argument struct of a product by the type of its packed weights
 GEMM_ARGUMENTS = {"f32": "GemmArgs", "bf16": "GemmArgsBf16", "f16": "GemmArgsF16"}
-#: argument struct of an attention by the type of its operands
+#: argument struct of an attention, and of its gradient, by the type of its operands
 ATTENTION_ARGUMENTS = {"f32": "AttentionArgs", "bf16": "AttentionArgsBf16", "f16": "AttentionArgsF16"}
+ATTENTION_GRADIENT_ARGUMENTS = {
+    dtype: name.replace("Attention", "AttentionGradient") for dtype, name in ATTENTION_ARGUMENTS.items()
+}
 
 
 def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
@@ -165,14 +169,8 @@ def conv_fields(text: FieldPrinter, node: Conv) -> Fields:
 def attention_view(node: Attention) -> AttentionKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
-    b, h, m, d = node.dims
     score = _score(scope, node) if node.score is not None else None
-    fields = text.sizes(
-        {
-            **{"batch": b.extent, "heads": h.extent, "kv_heads": node.kv_heads, "queries": m.extent},
-            **{"keys": node.keys, "head_size": node.head_size, "value_size": d.extent},
-        },
-    )
+    fields = _attention_sizes(text, node)
     operands = {"q": node.q, "k": node.k, "v": node.v, "out": node.out}
     for name, rest in (("k", node.k_rest), ("v", node.v_rest)):
         if rest is not None:
@@ -184,13 +182,47 @@ def attention_view(node: Attention) -> AttentionKernel:
             steps = {"batch": pages.table.strides[0], "step": pages.step}
             fields += text.sizes({f"{name}_pages_{what}": step for what, step in steps.items()})
             fields += ((f"{name}_pages_shift", str(pages.rows.bit_length() - 1)),)
+    if node.logsumexp is not None:
+        operands["logsumexp"] = node.logsumexp
+    fields += _attention_operands(text, operands) + _attention_flags(node)
+    arguments = ATTENTION_ARGUMENTS[node.q.buffer.dtype]
+    return AttentionKernel("attention.cpp.j2", text.params(), fields, arguments, score)
+
+
+def attention_gradient_view(node: AttentionGradient) -> AttentionKernel:
+    scope = Scope(frozenset(node.writes()), node.origin.describe())
+    text = FieldPrinter(scope)
+    score = _score(scope, node) if node.score is not None else None
+    fields = _attention_sizes(text, node)
+    operands = {"q": node.q, "k": node.k, "v": node.v, "grad": node.grad, "logsumexp": node.logsumexp}
+    operands |= {"inner": node.inner, "of_q": node.of_q, "of_k": node.of_k, "of_v": node.of_v}
+    fields += _attention_operands(text, operands, {"grad": "out"}) + _attention_flags(node)
+    arguments = ATTENTION_GRADIENT_ARGUMENTS[node.q.buffer.dtype]
+    return AttentionKernel("attention.cpp.j2", text.params(), fields, arguments, score, "attention_gradient")
+
+
+def _attention_sizes(text: FieldPrinter, node: Attention | AttentionGradient) -> Fields:
+    b, h, m, d = (v.extent for v in node.dims)
+    sizes = {"batch": b, "heads": h, "kv_heads": node.kv_heads, "queries": m, "keys": node.keys}
+    return text.sizes({**sizes, "head_size": node.head_size, "value_size": d})
+
+
+def _attention_operands(
+    text: FieldPrinter, operands: Mapping[str, Operand], strides_of: Mapping[str, str] = MappingProxyType({})
+) -> Fields:
+    """Addresses, then strides; strides_of: whose strides have another name."""
+    fields: Fields = ()
     for name, o in operands.items():
         fields += text.address(name, o)
     for name, o in operands.items():
-        fields += text.sizes(dict(zip((f"{name}_batch", f"{name}_head", f"{name}_row"), o.strides, strict=True)))
-    fields += (("scale", f"{node.scale!r}f"), ("causal", "true" if node.causal else "false"), ("causal_offset", "0"))
-    arguments = ATTENTION_ARGUMENTS[node.q.buffer.dtype]
-    return AttentionKernel("attention.cpp.j2", text.params(), fields, arguments, score)
+        steps = (f"{strides_of.get(name, name)}_{step}" for step in ("batch", "head", "row"))
+        fields += text.sizes(dict(zip(steps, o.strides, strict=True)))
+    return fields
+
+
+def _attention_flags(node: Attention | AttentionGradient) -> Fields:
+    causal = "true" if node.causal else "false"
+    return (("scale", f"{node.scale!r}f"), ("causal", causal), ("causal_offset", "0"))
 
 
 class FieldPrinter:
@@ -286,7 +318,7 @@ def _segment(scope: Scope, stores: Sequence[Store], column: Var, accs: dict[str,
     return Lanes("column", main.index(column.extent), tuple(main.pre), tuple(main.body), tuple(tail.body), whole)
 
 
-def _score(scope: Scope, node: Attention) -> Epilogue:
+def _score(scope: Scope, node: Attention | AttentionGradient) -> Epilogue:
     assert node.score is not None
     b, h, m, _ = node.dims
     for var, name in ((b, "b"), (h, "h"), (m, "m"), (node.key, "column")):

@@ -30,6 +30,13 @@ from .derived_definitions import derived_definition
 #: identities and casts, which the normalising pass behind this one takes care of
 _NORMALIZED = ("clone", "alias", "detach", "contiguous", "lift", "lift_fresh", "lift_fresh_copy", "to", "type_as")
 
+#: attention that the lowering takes in float32 and without dropout: the place of the probability among its arguments
+_DROPOUT = {
+    "scaled_dot_product_attention": 4,
+    "_scaled_dot_product_flash_attention_for_cpu": 3,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": 6,
+}
+
 OpOverload = torch._ops.OpOverload
 _ROUNDS = 8  # a decomposition may bring in operators that have one themselves
 
@@ -65,8 +72,7 @@ def _wanted(node: Node, kept: Collection[str]) -> bool:
         return False
     if op(node) in ("index_put", "_unsafe_index_put") and any(_is_mask(i) for i in node.args[1]):
         return True
-    plain = op(node) != "scaled_dot_product_attention"
-    if not plain and (node.meta["val"].dtype == torch.float64 or arg(node, 4, "dropout_p", 0.0)):
+    if op(node) in _DROPOUT and (_is_float64(node) or arg(node, _DROPOUT[op(node)], "dropout_p", 0.0)):
         return True
     if op(node) == "pad" and arg(node, 2, "mode", "constant") != "constant":
         return not _is_static(node)
@@ -77,6 +83,11 @@ def _wanted(node: Node, kept: Collection[str]) -> bool:
     if has_rule(node):
         return False
     return op(node) not in kept and op(node) not in _NORMALIZED and str(node.target) not in kept
+
+
+def _is_float64(node: Node) -> bool:
+    value = node.meta["val"]
+    return (value if isinstance(value, torch.Tensor) else value[0]).dtype == torch.float64
 
 
 def _is_matrix_layer(node: Node) -> bool:

@@ -216,7 +216,10 @@ def flash_attention_for_cpu(
     q, k, v, mask = widened(q, k, v, attn_mask)
     k, v = _for_each_query(q, k), _for_each_query(q, v)
     scores = _scores(q, k, mask, is_causal, attention_scale(q.shape[-1]) if scale is None else scale)
-    return torch.matmul(_weights(scores, mask), v).to(dtype), torch.logsumexp(scores, -1)
+    logsumexp = torch.logsumexp(scores, -1)
+    if mask is not None:
+        logsumexp = torch.where(logsumexp == -math.inf, 0.0, logsumexp)  # of rows that see no key
+    return torch.matmul(_weights(scores, mask), v).to(dtype), logsumexp
 
 
 @definition("aten._scaled_dot_product_flash_attention_for_cpu_backward")

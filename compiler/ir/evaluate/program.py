@@ -19,12 +19,12 @@ from ..index import Index
 from ..nodes import Map, Nest, Reduce, Scan, Scatter
 from ..program import AnyNode, Assert, Branches, Check, Choose, Loop, Program, Repeat
 from ..routines import Custom, Routine
-from ..structured import Attention, Conv, ConvChain, Gemm
+from ..structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from .loops import run_map, run_nest, run_reduce, run_scan, run_scatter
 from .memory import Memory
 from .numbers import Array, CallFails, Numbers, Undefined
 from .routines import run_routine
-from .structured import run_attention, run_chain, run_conv, run_gemm
+from .structured import run_attention, run_attention_gradient, run_chain, run_conv, run_gemm
 
 #: a kernel of the user's: its inputs as flat arrays and its sizes -> its outputs
 Kernel = Callable[[Sequence[Array], Sequence[int]], Sequence[Array]]
@@ -175,6 +175,8 @@ class _Run:
                 run_chain(node, memory, self.family)
             case Attention():
                 run_attention(node, memory)
+            case AttentionGradient():
+                run_attention_gradient(node, memory)
             case Custom():
                 self._custom(node)
             case Routine():

@@ -8,9 +8,9 @@ import numpy as np
 
 from ..buffers import Operand
 from ..expr import Acc
-from ..index import Index, as_index, of
+from ..index import Index, Var, as_index, of
 from ..layouts import PANEL
-from ..structured import Attention, Conv, ConvChain, Digits, Gemm, Pages, Patches, Rest
+from ..structured import Attention, AttentionGradient, Conv, ConvChain, Digits, Gemm, Pages, Patches, Rest
 from .iterations import Iterations
 from .memory import Memory
 from .numbers import Array, Value
@@ -157,18 +157,59 @@ def run_attention(node: Attention, memory: Memory) -> None:
     v = _rows_of(node.v, node.v_rest, node.v_pages, memory, (batch, groups, keys, width))
     k, v = (np.repeat(t, heads // groups if groups else 1, 1) for t in (k, v))
     with np.errstate(all="ignore"):
-        scores = memory.numbers.computed(q @ k.swapaxes(-1, -2) * node.scale, "f32")
-        if node.score is not None:
-            iterations = Iterations.over(memory, (*node.dims[:3], node.key), {Acc("score", "f32"): Value(scores)})
-            scores = iterations.value(node.score).over(iterations.shape)
-        hidden = np.zeros((rows, keys), bool)
-        if node.causal:
-            hidden = np.arange(keys)[None, :] > np.arange(rows)[:, None]
-        result = _weighted(np.where(hidden, -np.inf, scores), v, hidden)
-    iterations = Iterations.over(memory, node.dims)
-    strides = zip(node.dims, (*node.out.strides, dense), strict=True)
-    place = sum((of(loop) * stride for loop, stride in strides), node.out.offset)
-    iterations.put(node.out.buffer, place, Value(result))
+        scores, hidden = _scores(node, q, k, memory)
+        result = _weighted(scores, v, hidden)
+        high = scores.max(-1, initial=-np.inf)
+        shift = np.where(high == -np.inf, 0.0, high)
+        log = np.where(high == -np.inf, 0.0, np.log(np.exp(scores - shift[..., None]).sum(-1)) + shift)
+    _put(memory, node.out, node.dims, result)
+    if node.logsumexp is not None:
+        _put(memory, node.logsumexp, node.dims[:3], log)
+
+
+def run_attention_gradient(node: AttentionGradient, memory: Memory) -> None:
+    """A row whose scores are all -inf gives zeros, as do keys that `causal` hides."""
+    batch, heads, rows, width = _sizes(memory, [v.extent for v in node.dims])
+    groups, keys, depth = _sizes(memory, (node.kv_heads, node.keys, node.head_size))
+    shared = heads // groups if groups else 1
+
+    def read(operand: Operand, *shape: int) -> Array:
+        return _operand(memory, operand, [*operand.strides, as_index(1)][: len(shape)], shape).over(shape)
+
+    q, grad = read(node.q, batch, heads, rows, depth), read(node.grad, batch, heads, rows, width)
+    k, v = read(node.k, batch, groups, keys, depth), read(node.v, batch, groups, keys, width)
+    k, v = (np.repeat(t, shared, 1) for t in (k, v))
+    log, inner = (read(o, batch, heads, rows)[..., None] for o in (node.logsumexp, node.inner))
+    with np.errstate(all="ignore"):
+        scores, hidden = _scores(node, q, k, memory)
+        weights = np.where(hidden, 0.0, np.exp(scores - log))
+        of_scores = np.where(hidden, 0.0, weights * (grad @ v.swapaxes(-1, -2) - inner)) * node.scale
+        of_k, of_v = of_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ grad
+        of_k, of_v = (t.reshape(batch, groups, shared, keys, t.shape[-1]).sum(2) for t in (of_k, of_v))
+    _put(memory, node.of_q, (*node.dims[:3], Var("q", node.head_size)), of_scores @ k)
+    shape = (node.dims[0], Var("group", node.kv_heads), Var("key", node.keys))
+    _put(memory, node.of_k, (*shape, Var("q", node.head_size)), of_k)
+    _put(memory, node.of_v, (*shape, node.dims[3]), of_v)
+
+
+def _scores(node: Attention | AttentionGradient, q: Array, k: Array, memory: Memory) -> tuple[Array, Array]:
+    """The scores [b, h, m, key], -inf where a key is hidden; where one is [m, key]."""
+    scores = memory.numbers.computed(q @ k.swapaxes(-1, -2) * node.scale, "f32")
+    if node.score is not None:
+        iterations = Iterations.over(memory, (*node.dims[:3], node.key), {Acc("score", "f32"): Value(scores)})
+        scores = iterations.value(node.score).over(iterations.shape)
+    rows, keys = scores.shape[-2:]
+    hidden = np.zeros((rows, keys), bool)
+    if node.causal:
+        hidden = np.arange(keys)[None, :] > np.arange(rows)[:, None]
+    return np.where(hidden, -np.inf, scores), hidden
+
+
+def _put(memory: Memory, operand: Operand, loops: Sequence[Var], values: Array) -> None:
+    """Stores an element for each turn of the loops; an operand without a stride for the last one is dense there."""
+    strides = [*operand.strides, as_index(1)][: len(loops)]
+    place = sum((of(loop) * stride for loop, stride in zip(loops, strides, strict=True)), operand.offset)
+    Iterations.over(memory, tuple(loops)).put(operand.buffer, place, Value(values))
 
 
 def _weighted(scores: Array, v: Array, hidden: Array) -> Array:

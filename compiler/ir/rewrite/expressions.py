@@ -9,7 +9,7 @@ from typing import TypeVar
 from ..expr import Expr, substitute
 from ..index import Atom, Index, Var, of
 from ..nodes import Map, Nest, Node, Reduce, Scan, Scatter, Store
-from ..structured import Attention, Gemm
+from ..structured import Attention, AttentionGradient, Gemm
 
 N = TypeVar("N", bound=Node)
 L = TypeVar("L", bound=Map | Reduce | Scan)
@@ -24,7 +24,7 @@ def map_expressions(node: N, function: Callable[[Expr], Expr], index: Callable[[
         changed = replace(changed, reductions=tuple(replace(f, value=function(f.value)) for f in changed.reductions))
     elif isinstance(changed, Gemm) and changed.prologue is not None:
         changed = replace(changed, prologue=replace(changed.prologue, value=function(changed.prologue.value)))
-    elif isinstance(changed, Attention) and changed.score is not None:
+    elif isinstance(changed, (Attention, AttentionGradient)) and changed.score is not None:
         changed = replace(changed, score=function(changed.score))
     elif isinstance(changed, Scan):
         carries = (replace(c, start=function(c.start), next=function(c.next)) for c in changed.carries)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...graph.decompose.definitions import attention_scale
 from ...ir.buffers import Operand
 from ...ir.expr import Acc, Expr, cast
-from ...ir.index import ONE, Index, exact_div, of
-from ...ir.structured import Attention
+from ...ir.index import ONE, Index, Var, exact_div, of
+from ...ir.structured import Attention, AttentionGradient
 from ..core.builder import call, number, where
 from ..core.context import Context
 from ..core.registry import row
@@ -71,37 +72,109 @@ def _mask_flat(mask: Tensor | None, q: Tensor) -> Tensor | None:
     return Tensor((product(lead), *q.shape[-3:-1], mask.shape[-1]), mask.dtype, make=make)
 
 
+@row("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def attention_with_logsumexp(
+    ctx: Context,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The result as above, and of each query the logarithm of its sum of exponentials [b, h, m] in float32."""
+    log = ctx.builder.temp(q.shape[:3], "f32")
+    return attention_4d(ctx, q, k, v, attn_mask, is_causal, scale, log), log
+
+
+@row("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+def attention_gradient(
+    ctx: Context,
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    """The gradients of q, k and v, stored as [b, m, h, d]; the scores are made again, by blocks."""
+    builder = ctx.builder
+    inner = _inner_products(ctx, grad, out)
+    q, k, v, grad = (_dense_rows(ctx, t) for t in (q, k, v, grad))
+    logsumexp = logsumexp if logsumexp.strided is not None else builder.map(logsumexp.shape, "f32", logsumexp.at)
+    sizes = _Sizes.of(ctx, q, k, v, attn_mask, scale)
+    of_q, of_k, of_v = (builder.temp(t.shape, t.dtype, order=(0, 2, 1, 3)) for t in (q, k, v))
+    node = AttentionGradient(
+        sizes.dims, (), builder.origin, _operand(q), _operand(k), _operand(v), _operand(grad), _operand(logsumexp),
+        _operand(inner), _operand(of_q), _operand(of_k), _operand(of_v), sizes.groups, sizes.keys, sizes.head_size,
+        sizes.scale, is_causal, sizes.key, sizes.score,
+    )  # fmt: skip
+    builder.add(node)
+    return of_q, of_k, of_v
+
+
+def _inner_products(ctx: Context, grad: Tensor, out: Tensor) -> Tensor:
+    """Of each row of a result [b, h, m, d] the sum of its elements times their gradients, in float32."""
+
+    def term(i: list[Index]) -> Expr:
+        return call("mul", cast(grad.at(i), "f32"), cast(out.at(i), "f32"))
+
+    return ctx.builder.reduce(grad.shape, [3], [("sum", term)], [("f32", lambda sums: sums[0])])[0]
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What attention and its gradient have in common; score: how the mask changes one."""
+
+    dims: tuple[Var, ...]
+    groups: Index
+    keys: Index
+    head_size: Index
+    scale: float
+    key: Var
+    score: Expr | None
+
+    @classmethod
+    def of(cls, ctx: Context, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None) -> _Sizes:
+        builder = ctx.builder
+        b, h, m, d = q.shape
+        groups, keys, value_size = k.shape[1], k.shape[2], v.shape[3]
+        if exact_div(h, groups) is None:
+            raise ctx.refuse("the number of query heads is not a multiple of the number of key heads")
+        factor = scale if scale is not None else attention_scale(ctx.integer(d))
+        dims = tuple(builder.var(e, name) for e, name in zip((b, h, m, value_size), ("b", "h", "m", "d"), strict=True))
+        key = builder.var(keys, "key")
+        score = _score(mask, [of(dims[0]), of(dims[1]), of(dims[2]), of(key)])
+        return cls(dims, groups, keys, d, float(factor), key, score)
+
+
 def attention_4d(
-    ctx: Context, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
+    ctx: Context,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float | None,
+    logsumexp: Tensor | None = None,
 ) -> Tensor:
+    """logsumexp: where the logarithms of the sums of exponentials are stored, if at all."""
     builder = ctx.builder
     q, k, v = (_dense_rows(ctx, t) for t in (q, k, v))
-    b, h, m, d = q.shape
-    groups, keys, value_size = k.shape[1], k.shape[2], v.shape[3]
-    if exact_div(h, groups) is None:
-        raise ctx.refuse("the number of query heads is not a multiple of the number of key heads")
-    factor = scale if scale is not None else attention_scale(ctx.integer(d))
-    out = builder.temp((b, h, m, value_size), q.dtype, order=(0, 2, 1, 3))
-    assert out.strided is not None
-    dims = tuple(builder.var(e, name) for e, name in zip((b, h, m, value_size), ("b", "h", "m", "d"), strict=True))
-    key = builder.var(keys, "key")
-    score = _score(mask, [of(dims[0]), of(dims[1]), of(dims[2]), of(key)])
+    out = builder.temp((*q.shape[:3], v.shape[3]), q.dtype, order=(0, 2, 1, 3))
+    sizes = _Sizes.of(ctx, q, k, v, mask, scale)
     node = Attention(
-        dims,
-        (),
-        builder.origin,
-        _operand(q),
-        _operand(k),
-        _operand(v),
-        Operand(out.strided.buffer, out.strided.offset, out.strided.strides[:3]),
-        groups,
-        keys,
-        d,
-        float(factor),
-        causal,
-        key,
-        score,
-    )
+        sizes.dims, (), builder.origin, _operand(q), _operand(k), _operand(v), _operand(out),
+        sizes.groups, sizes.keys, sizes.head_size, sizes.scale, causal, sizes.key, sizes.score,
+        logsumexp=None if logsumexp is None else _operand(logsumexp),
+    )  # fmt: skip
     builder.add(node)
     return out
 

@@ -12,7 +12,7 @@ from ...ir.index import product
 from ...ir.nodes import Node, Reduce, Scan, Scatter, Store
 from ...ir.program import AnyNode, Assert, Choose, Repeat
 from ...ir.routines import Routine
-from ...ir.structured import Attention, Conv, Gemm
+from ...ir.structured import Attention, AttentionGradient, Conv, Gemm
 from .builder import Builder
 from .in_place import settled, store_over
 from .stored_there import stored_there
@@ -74,6 +74,12 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
         case Attention():
             score = expr(changed.score) if changed.score is not None else None
             parts: dict[str, Any] = {name: operand(getattr(changed, name)) for name in ("q", "k", "v", "out")}
+            log = operand(changed.logsumexp) if changed.logsumexp is not None else None
+            return replace(changed, score=score, logsumexp=log, **parts)
+        case AttentionGradient():
+            score = expr(changed.score) if changed.score is not None else None
+            own = ("q", "k", "v", "grad", "logsumexp", "inner", "of_q", "of_k", "of_v")
+            parts = {name: operand(getattr(changed, name)) for name in own}
             return replace(changed, score=score, **parts)
         case Scan():
             carries = (replace(c, start=expr(c.start), next=expr(c.next)) for c in changed.carries)

@@ -96,7 +96,13 @@ KEPT = frozenset(
 #: layers that a CPU runs as loops over their steps; for a GPU (a row of launches) the steps are unrolled
 RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 
+#: attention that keeps what its gradient needs, and the gradient: a CPU has kernels for both
+ATTENTION_STEPS = (
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+)
+
 
 def kept_for(families: Iterable[str]) -> frozenset[str]:
     """What stays whole for targets of these families."""
-    return KEPT | {*RECURRENT} if set(families) == {"cpu"} else KEPT
+    return KEPT | {*RECURRENT, *ATTENTION_STEPS} if set(families) == {"cpu"} else KEPT

@@ -13,7 +13,7 @@ from ...ir.buffers import Buffer, Operand
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, ZERO, Index, as_index, product
 from ...ir.nodes import Nest, Node, Scatter
-from ...ir.structured import Attention, Conv, ConvChain, Gemm
+from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 
 Access = tuple[Buffer, str, Index]  # buffer, where in it (text), elements
 
@@ -75,10 +75,22 @@ def _reads(node: Node) -> Iterator[Access]:
                 if pages is not None:  # each text has blocks of its own, although no stride leads from one to the other
                     yield side.buffer, "blocks", (b - 1) * node.kv_heads * node.keys * size
                     yield _operand(pages.table, [b, (node.keys + pages.rows - 1) // pages.rows])
+        case AttentionGradient():
+            b, h, m, d = (v.extent for v in node.dims)
+            rows, keys, size = [b, h, m], [b, node.kv_heads, node.keys], node.head_size
+            for side, extents, width in (
+                (node.q, rows, size),
+                (node.k, keys, size),
+                (node.v, keys, d),
+                (node.grad, rows, d),
+            ):
+                yield _operand(side, extents, width)
+            for side in (node.logsumexp, node.inner):
+                yield _operand(side, [b, h], m)
     for expression in node.expressions():
         for load in expression.loads:
             yield load.buffer, str(load.index), elements(load.index)
-    if not isinstance(node, (Gemm, Conv, Attention)):
+    if not isinstance(node, (Gemm, Conv, Attention, AttentionGradient)):
         loaded = {load.buffer for e in node.expressions() for load in e.loads}
         for buffer in node.reads():
             if buffer not in loaded:  # an operand of a kind of node that is not listed above: as a whole
@@ -88,6 +100,14 @@ def _reads(node: Node) -> Iterator[Access]:
 def _stores(node: Node) -> Iterator[Access]:
     if isinstance(node, Attention):
         yield _operand(node.out, [v.extent for v in node.dims[:3]], node.dims[3].extent)
+        if node.logsumexp is not None:
+            yield _operand(node.logsumexp, [v.extent for v in node.dims[:2]], node.dims[2].extent)
+        return
+    if isinstance(node, AttentionGradient):
+        b, h, m, d = (v.extent for v in node.dims)
+        yield _operand(node.of_q, [b, h, m], node.head_size)
+        yield _operand(node.of_k, [b, node.kv_heads, node.keys], node.head_size)
+        yield _operand(node.of_v, [b, node.kv_heads, node.keys], d)
         return
     if isinstance(node, Scatter):
         for update in node.updates:

@@ -17,7 +17,7 @@ from ...ir.index import Indirect, product
 from ...ir.nodes import Map, Reduce, Scan, Scatter, Store
 from ...ir.program import AnyNode
 from ...ir.rewrite import map_expressions
-from ...ir.structured import Attention
+from ...ir.structured import Attention, AttentionGradient
 from ..cost.estimates import CHEAP, is_long, number, work
 from ..graph import NodeGraph, label, loads_of, operand_buffers
 from ..remarks import Remarks
@@ -133,7 +133,7 @@ def _iterations(node: AnyNode) -> int:
         total *= number(node.step.extent)
     if isinstance(node, Scatter):
         total = max(total, number(product(v.extent for v in node.udims)))
-    if isinstance(node, Attention):
+    if isinstance(node, (Attention, AttentionGradient)):
         total = total // max(number(node.dims[3].extent), 1) * number(node.keys)
     return total
 

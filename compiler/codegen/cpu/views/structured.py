@@ -68,8 +68,10 @@ class ChainKernel(KernelView):
 
 @dataclass(frozen=True)
 class AttentionKernel(TunedKernel):
-    """Attention; score: how a scaled score is changed, arguments: the struct of the fields."""
+    """Attention or its gradient, a function of C++; score: how a scaled score is changed, arguments: the struct of the
+    fields."""
 
     fields: tuple[tuple[str, str], ...]
     arguments: str
     score: Epilogue | None
+    function: str = "attention"
