@@ -64,7 +64,15 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    value = getattr(importlib.import_module(_HOMES[name], __name__), name)
+    try:
+        home = importlib.import_module(_HOMES[name], __name__)
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.compiler":
+            raise
+        from .runtime.installation import NO_COMPILER
+
+        raise AttributeError(f"{__name__}.{name}: {NO_COMPILER}") from None
+    value = getattr(home, name)
     globals()[name] = value
     return value
 

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from . import __version__
 from .runtime.errors import CompilerFault, Error
-from .runtime.installation import how_to_install
+from .runtime.installation import NO_COMPILER, how_to_install
 from .runtime.strict_json import encode, finite
 from .runtime.text import printable
 
@@ -308,6 +308,8 @@ def _missing_part(error: Exception) -> Error | None:
     """The error for a module of the compiler's part that is not installed."""
     parts = {"jinja2": "compiler", "sympy": "compiler", "torch": "compiler", "triton": "compiler", "rich": "cli"}
     parts |= {"safetensors": "compiler", "ml_dtypes": "compiler", "onnx": "bench", "psutil": "bench"}
+    if isinstance(error, ModuleNotFoundError) and error.name == f"{__package__}.compiler":
+        return Error(f"this command needs the compiler: {NO_COMPILER}")
     if not isinstance(error, ModuleNotFoundError) or (name := (error.name or "").partition(".")[0]) not in parts:
         return None
     return Error(f"this command needs {name}, which is not installed", hint=how_to_install(parts[name]))
