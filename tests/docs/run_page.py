@@ -66,7 +66,7 @@ class Failure(AssertionError):
 
 @dataclass(frozen=True)
 class Step:
-    """A block: language, text, the page's line of its first line; why it does not run; whether it is to fail, and whether
+    """A block: language, text, the page's line of its first line; why it does not run; whether it is to fail; whether
     what it prints is compared."""
 
     language: str
@@ -140,8 +140,8 @@ class _Page:
     def _shell(self, script: str, step: Step) -> str:
         """What a script writes to standard output and standard error, in the order of its writing."""
         environment = {
-            **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120", "NO_COLOR": "1",
-            "CHECKOUT": str(self.root), "BROWSER": "true",
+            **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120",
+            "NO_COLOR": "1", "CHECKOUT": str(self.root), "BROWSER": "true",
         }  # fmt: skip
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script], cwd=self.folder, env=environment, stdout=subprocess.PIPE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .pages import PAGES, ROOT, fits, links
+from .pages import PAGES, ROOT, links
 
 
 def test_every_link_leads_to_a_file() -> None:
@@ -41,12 +41,6 @@ def test_nobody_is_told_to_install_the_foreign_distribution() -> None:
     files = [*PAGES, *(p for folder in ("compiler", "runtime", "examples") for p in (ROOT / folder).rglob("*.py"))]
     told = [p for p in files if re.search(r"pip install (-\S+ )*['\"]?mycc(?!_aot)\b(?!-aot)", p.read_text())]
     assert not told
-
-
-def test_open_places_of_outputs() -> None:
-    assert fits("a 1.5 b\nx\ny\nend\n", "a ... b\n...\nend\n")
-    assert not fits("a 1.5 c\nend\n", "a ... b\n...\nend\n")
-    assert not fits("end\nmore\n", "end\n")
 
 
 def test_links_in_code_do_not_count(tmp_path: Path) -> None:
