@@ -7,7 +7,7 @@ manifests. The fields are those of docs/package-format.md; others are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from .strict_json import INT64
@@ -68,6 +68,11 @@ def _is_number(value: Any) -> bool:
 
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
+
+
+def _is_setting(value: Any) -> bool:
+    """A number, or one for each of several groups."""
+    return all(map(_is_number, value)) if isinstance(value, list) else _is_number(value)
 
 
 def _is_scalar(value: Any) -> bool:
@@ -135,12 +140,17 @@ _WEIGHTS = {
 }  # fmt: skip
 _CHECK = {"error?": List(_is_number), "eager?": List(_is_number), "shapes?": _is_any, "certificate?": _is_name}
 _TUNING = {"machine": Map(_is_scalar), "threads": _is_natural, "targets": Map(Map(Map(_is_scalar)))}
+_TRAINING = {
+    "optimizer": _is_name, "hyper": Map(_is_setting), "groups": _is_natural,
+    "parameters": List({"name": _is_name, "group": _is_natural}, 1, _MAX_TENSORS), "aliases?": Map(_is_name),
+    "check_finite?": _is_flag,
+}  # fmt: skip
 _MANIFEST = {
     "format": _is_whole, "abi": _is_whole, "name": _is_name, "versions": Map(_is_text), "threads?": _is_natural,
     "launch?": _is_name, "entry_points": List(_ENTRY, 1, _MAX_ENTRIES), "state?": List(_STATE, 0, _MAX_TENSORS),
     "targets": List(_TARGET, 1, _MAX_ENTRIES), "python": Map(_is_text),
     "members": Map({"size": _is_natural, "sha256": _is_name}), "weights": _WEIGHTS, "contract?": _is_name,
-    "directory?": _is_name, "check": _CHECK, "tuning?": _TUNING,
+    "directory?": _is_name, "check": _CHECK, "tuning?": _TUNING, "training?": _TRAINING,
 }  # fmt: skip
 
 
@@ -317,6 +327,8 @@ def check_manifest(manifest: Any, sizes: Mapping[str, int]) -> None:
             raise ValueError("the code of a target is missing")
     for row in state:
         _check_state(row, weights["size"] - weights["data_offset"])
+    if "training" in manifest:
+        _check_training(manifest["training"], {row["name"] for row in state})
     names = [entry["name"] for entry in entries]
     if len(set(names)) != len(names):
         raise ValueError("two entry points have one name")
@@ -345,6 +357,15 @@ def _check_state(row: Mapping[str, Any], data: int) -> None:
             break
     if "offset" in row and count > data - row["offset"]:
         raise ValueError("the first value of a tensor of the state is missing")
+
+
+def _check_training(row: Mapping[str, Any], state: Collection[str]) -> None:
+    """Parameters are tensors of the state, each of a group; a number has one value, or one for each group."""
+    groups, kept = row["groups"], {*row.get("aliases", {}).values(), *(p["name"] for p in row["parameters"])}
+    if not all(parameter["group"] < groups for parameter in row["parameters"]) or not all(n in state for n in kept):
+        raise ValueError("what is trained makes no sense")
+    if any(len(value) != groups for value in row["hyper"].values() if isinstance(value, list)):
+        raise ValueError("a number of the optimizer is not there for each group")
 
 
 def _check_entry(entry: Mapping[str, Any], n_state: int) -> None:

@@ -234,6 +234,37 @@ def test_both_readers_take_what_is_json(library: Any, older: Draft, new: bytes) 
     _ = Archive(data).manifest
 
 
+TRAINING: dict[str, Any] = {
+    "optimizer": "SGD", "hyper": {"lr": [0.1, 0.2], "clip_norm": 1.0}, "groups": 2,
+    "parameters": [{"name": "count", "group": 1}], "aliases": {"other": "count"}, "check_finite": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"optimizer": ""}, "training.optimizer is not what it has to be"),
+        ({"hyper": {"lr": "0.1"}}, "training.hyper.lr is not what it has to be"),
+        ({"hyper": {"lr": [0.1, None]}}, "training.hyper.lr is not what it has to be"),
+        ({"hyper": {"lr": [0.1]}}, "a number of the optimizer is not there for each group"),
+        ({"groups": -1}, "training.groups is not what it has to be"),
+        ({"groups": 1, "hyper": {}}, "what is trained makes no sense"),
+        ({"parameters": []}, "training.parameters has too few elements"),
+        ({"parameters": [{"name": "count"}]}, r"training.parameters\[0\].group is missing"),
+        ({"parameters": [{"name": "weight", "group": 0}]}, "what is trained makes no sense"),
+        ({"aliases": {"other": "weight"}}, "what is trained makes no sense"),
+        ({"check_finite": 1}, "training.check_finite is not what it has to be"),
+        ({}, ""),
+    ],
+)
+def test_both_readers_check_what_is_trained(library: Any, older: Draft, change: dict[str, Any], why: str) -> None:
+    manifest = {**older.manifest(), "state": STATE, "training": TRAINING | change}
+    data = with_manifest(older.members(), json.dumps(manifest).encode())
+    for read in (library.load_memory, lambda data: Archive(data).manifest):
+        found = reason(lambda: read(data))  # noqa: B023
+        assert re.search(why, found) if why else not found or LATER.search(found)
+
+
 def test_both_readers_take_the_same_archives(library: Any, older: Draft) -> None:
     """Bytes changed at random, mostly in the headers."""
     chance = random.Random(5)

@@ -12,6 +12,7 @@ import mycc
 import numpy as np
 import pytest
 import torch
+from mycc.runtime import _binding
 from torch import nn
 
 BATCH = torch.export.Dim("batch", min=2, max=64)
@@ -155,6 +156,46 @@ def test_a_step_that_is_not_finite_changes_nothing(trained: tuple[Path, nn.Modul
     assert (t.steps, t.skipped_steps) == (0, 1)
     t.state["optimizer.skipped_steps"] = 0
     assert same(t, untouched)
+
+
+def test_from_c(trained: tuple[Path, nn.Module], tmp_path: Path) -> None:
+    """Steps, an evaluation, and a state that C has saved and loaded: the bits of the Python side."""
+    path, _ = trained
+    library = Path(_binding.__file__).with_name("libmycc.so")
+    program, kept = tmp_path / "train", tmp_path / "state.bin"
+    source = Path(__file__).parent / "train.c"
+    include = Path(mycc.__file__).parent / "runtime" / "include"
+    command = [
+        "cc",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-O1",
+        "-I",
+        include,
+        source,
+        library,
+        f"-Wl,-rpath,{library.parent}",
+    ]
+    subprocess.run([*command, "-o", program], check=True)
+    done = subprocess.run([program, path, kept], capture_output=True, text=True, check=True)
+    losses = [float.fromhex(line) for line in done.stdout.split()]
+
+    t = mycc.load(path)
+    places = np.arange(16 * 12)
+    given = [
+        ((((places * 37 + i * 11) % 101).astype(np.float32) / np.float32(50) - np.float32(1)).reshape(16, 12),
+         (np.arange(16) + i) % 4)
+        for i in range(5)
+    ]  # fmt: skip
+    numbers = {"lr": 3e-3, "clip_norm": 1.0}
+    wanted = []
+    for i, (x, y) in enumerate(given[:4]):
+        if i == 2:
+            assert kept.read_bytes() == b"".join(t.state[name].tobytes() for name in t.state)
+        wanted.append(float(t.step(x, y, **numbers)))
+    evaluated, _ = t.evaluate(*given[4])
+    assert losses == [*wanted, *wanted[2:], float(evaluated)]
 
 
 def test_wrong_calls_change_nothing(trained: tuple[Path, nn.Module], tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ namespace mycc::runtime {
 
 namespace {
 
-enum class Kind : uint8_t { any, text, name, dtype, version, whole, natural, size, number, flag, scalar, dimension, formula,
+enum class Kind : uint8_t { any, text, name, dtype, version, whole, natural, size, number, flag, scalar, setting, dimension,
+                            formula,
                             list, map, record, tree };
 
 struct Field;
@@ -40,7 +41,7 @@ constexpr Type map(const Type &of) { return {Kind::map, &of}; }
 
 constexpr Type kText{Kind::text}, kName{Kind::name}, kDtype{Kind::dtype}, kVersion{Kind::version}, kWhole{Kind::whole},
     kNatural{Kind::natural}, kSize{Kind::size}, kNumber{Kind::number}, kFlag{Kind::flag}, kScalar{Kind::scalar},
-    kDimension{Kind::dimension}, kFormula{Kind::formula}, kAny{Kind::any}, kTree{Kind::tree};
+    kSetting{Kind::setting}, kDimension{Kind::dimension}, kFormula{Kind::formula}, kAny{Kind::any}, kTree{Kind::tree};
 constexpr Type kTexts = list(kText), kNumbers = list(kNumber), kFormulas = list(kFormula), kNaturals = map(kNatural),
                kTextsByName = map(kText), kScalars = map(kScalar), kSlots = list(kNatural, 0, kMaxTensors);
 
@@ -125,6 +126,17 @@ constexpr Type kChoices = map(kScalars), kTuned = map(kChoices);
 constexpr Field kTuningFields[] = {{"machine", &kScalars}, {"threads", &kNatural}, {"targets", &kTuned}};
 constexpr Type kTuning = record(kTuningFields);
 
+constexpr Field kTrainedFields[] = {{"name", &kName}, {"group", &kNatural}};
+constexpr Type kTrainedRow = record(kTrainedFields), kTrained = list(kTrainedRow, 1, kMaxTensors);
+constexpr Type kSettings = map(kSetting), kNames = map(kName);
+constexpr Field kTrainingFields[] = {{"optimizer", &kName},
+                                     {"hyper", &kSettings},
+                                     {"groups", &kNatural},
+                                     {"parameters", &kTrained},
+                                     {"aliases", &kNames, kOptional},
+                                     {"check_finite", &kFlag, kOptional}};
+constexpr Type kTraining = record(kTrainingFields);
+
 constexpr Field kManifestFields[] = {{"format", &kWhole},
                                      {"abi", &kWhole},
                                      {"name", &kName},
@@ -140,7 +152,8 @@ constexpr Field kManifestFields[] = {{"format", &kWhole},
                                      {"contract", &kName, kOptional},
                                      {"directory", &kName, kOptional},
                                      {"check", &kCheck},
-                                     {"tuning", &kTuning, kOptional}};
+                                     {"tuning", &kTuning, kOptional},
+                                     {"training", &kTraining, kOptional}};
 constexpr Type kManifest = record(kManifestFields);
 
 // ---- structures of arguments and results
@@ -304,7 +317,11 @@ class Checker {
     return true;
   }
 
-  static bool fits(const JsonValue &value, Kind kind) {
+  static bool is_number(const JsonValue &value) {
+    return value.kind == JsonKind::integer || value.kind == JsonKind::real;
+  }
+
+  bool fits(const JsonValue &value, Kind kind) const {
     const bool whole = value.kind == JsonKind::integer, text = value.kind == JsonKind::string;
     switch (kind) {
       case Kind::text:
@@ -322,11 +339,16 @@ class Checker {
       case Kind::size:
         return value.kind == JsonKind::null || (whole && value.integer >= 0);
       case Kind::number:
-        return whole || value.kind == JsonKind::real;
+        return is_number(value);
       case Kind::flag:
         return value.kind == JsonKind::boolean;
       case Kind::scalar:
         return value.kind != JsonKind::array && value.kind != JsonKind::object;
+      case Kind::setting:  // a number, or one for each of several groups
+        if (value.kind != JsonKind::array) return is_number(value);
+        for (const JsonValue *child = json_.first(&value); child; child = json_.next(child))
+          if (!is_number(*child)) return false;
+        return true;
       case Kind::dimension:
         return (whole && value.integer >= 0) || (text && value.text.size > 0);
       case Kind::formula:
