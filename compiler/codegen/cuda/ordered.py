@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ...ir.dtypes import DTYPES
-from ...ir.expr import substitute
-from ...ir.index import Var, product
+from ...ir.expr import Call, Const, Expr, IndexValue, substitute
+from ...ir.index import Indirect, Var, product
 from ...ir.nodes import Map, Scan, Scatter
 from ...ir.plans.gpu import ScanPlan, ScatterPlan
 from ...schedule.gpu.blocks import blocks, whole
@@ -14,7 +15,7 @@ from ...schedule.gpu.combinations import combination
 from ...schedule.loops.row_form import flattened
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch, grid
-from .maps import emit_stores, finish, map_launch
+from .maps import emit_stores, finish, map_launch, operand
 from .scans import scan_rows_launch
 from .scope import TritonScope
 
@@ -42,6 +43,11 @@ class ScatterView:
     steps: str
     body: tuple[str, ...]
     pdl: bool
+    blocks: str = ""
+    ahead: int = 1
+    own: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    same: str = ""
 
 
 def scan_launch(node: Scan, name: str, plan: ScanPlan) -> Launch:
@@ -95,15 +101,44 @@ def scatter_launches(node: Scatter, name: str, plan: ScatterPlan) -> tuple[Launc
     masked = not whole(i.extent, block)
     values = {**flattened(free, i), **flattened(late, step)}
     masks = {"i": "i_inside"} if masked else {}
-    emit = TritonEmitter(scope, {i: Place("i", ("i",)), step: Place("late", counted=True)}, masks)
+    counted = plan.form == "ordered"
+    emit = TritonEmitter(scope, {i: Place("i", ("i",)), step: Place("late", counted=counted)}, masks)
     emit_stores(emit, node.updates, values)
     plain = TritonEmitter(scope, {})
     view = ScatterView(
         "", _wide(scope), block, masked, plain.index(i.extent), plain.index(step.extent), tuple(emit.lines), plan.pdl
     )
-    programs = grid(blocks(i.extent, block))
-    update = finish("scatter.py.j2", view, scope, name, programs, node, plan)
-    return (*fill, update)
+    if plan.form == "ordered":
+        return (*fill, finish("scatter.py.j2", view, scope, name, grid(blocks(i.extent, block)), node, plan))
+    view = replace(view, blocks=plain.index(blocks(i.extent, block)), **_later(node, scope, plan, late, step))
+    programs = grid(blocks(i.extent, block) * step.extent)
+    return (*fill, finish("scatter_last.py.j2", view, scope, name, programs, node, plan))
+
+
+def _later(node: Scatter, scope: TritonScope, plan: ScatterPlan, late: tuple[Var, ...], step: Var) -> dict[str, Any]:
+    """What finds out whether a later step leads to the places of this one: the indices of this step, those of `ahead`
+    later ones, and where all of them are equal."""
+    found = [a for update in node.updates for m in update.index.terms for a in m if isinstance(a, Indirect)]
+    indices = [_counted(atom) for atom in dict.fromkeys(found)]
+    moved = [substitute(e, flattened(late, step)) for e in indices]
+    own = TritonEmitter(scope, {step: Place("late")}, stem="u")
+    own.count_uses(moved)
+    this = [operand(own.value(e)) for e in moved]
+    other = TritonEmitter(scope, {step: Place("other", ("other",))}, {"other": "other_inside"}, stem="v")
+    other.count_uses(moved)
+    those = [operand(other.value(e)) for e in moved]
+    same = " & ".join(f"({a} == {b})" for a, b in zip(those, this, strict=True))
+    return {"ahead": plan.ahead, "own": tuple(own.lines), "later": tuple(other.lines), "same": same}
+
+
+def _counted(atom: Indirect) -> Expr:
+    """The value of an index, from 0 on: negative ones count from the end where that is allowed."""
+    value = atom.value
+    assert isinstance(value, Expr)
+    if not atom.wrap:
+        return value
+    below = Call("lt", (value, Const(0, value.dtype)), "bool")
+    return Call("where", (below, Call("add", (value, IndexValue(atom.extent)), value.dtype), value), value.dtype)
 
 
 def _lanes(loops: tuple[Var, ...]) -> Var:

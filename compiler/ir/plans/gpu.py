@@ -94,9 +94,15 @@ class ScanPlan(GpuPlan):
 
 @dataclass(frozen=True)
 class ScatterPlan(GpuPlan):
-    """Of a scatter. form: "updates", `block` at once. fill: of the kernel that fills the result in front of them."""
+    """Of a scatter. fill: of the kernel that fills the result in front of the updates. forms:
+
+    ordered  a program has `block` updates that may be made in any order, and makes those behind each in order
+    last     a program has `block` updates of one step, and makes them where no later step leads to the same place: it
+             compares its indices with `ahead` later ones at once
+    """
 
     block: int = 1
+    ahead: int = 1
     fill: MapPlan | None = None
 
 

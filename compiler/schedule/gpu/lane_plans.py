@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...ir.index import ONE, Index, product
-from ...ir.nodes import Scan, Scatter
+from ...ir.index import ONE, Index, Indirect, Var, product
+from ...ir.nodes import Scan, Scatter, Store
 from ...ir.plans.gpu import ScanPlan, ScatterPlan
 from ...machine.gpu import Device
 from ..cost.estimates import number
@@ -18,6 +18,8 @@ ENOUGH_ROWS = 256
 PIECE, TILE = 1024, 2048
 #: lanes of a program that takes steps in order
 LANES = 128
+#: updates of one step in a program, and later indices that it looks at together
+ROW, AHEAD = 512, 1024
 
 
 def scan_form(node: Scan, device: Device) -> str:
@@ -57,19 +59,52 @@ def scan_room(node: Scan, plan: ScanPlan, device: Device) -> bool:
     return device.leaves_room(number(blocks(product(v.extent for v in node.dims), plan.rows)))
 
 
-def scatter_block(node: Scatter) -> int:
+def scatter_form(node: Scatter) -> str:
+    """ordered or last: see ScatterPlan. What is added to an element has an order of its own; what overwrites it counts
+    from the last step alone, which a program finds by the indices."""
+    late = set(node.udims[node.parallel :])
+    return "last" if late and all(_overwrites(node, update, late) for update in node.updates) else "ordered"
+
+
+def _overwrites(node: Scatter, update: Store, late: set[Var]) -> bool:
+    """Whether an update reads nothing of what the node writes, and steps lead to its places by whole indices that are
+    the same for all updates of a step."""
+    free = set(node.udims) - late
+    atoms = list(update.index.atoms())
+    indices = [atom for monomial in update.index.terms for atom in monomial if isinstance(atom, Indirect)]
+    written = {b.root for b in node.writes()}
+    return (
+        len(indices) == sum(isinstance(atom, Indirect) for atom in atoms) > 0
+        and not late & set(atoms)
+        and not any(free & atom.value.vars() for atom in indices)  # type: ignore[attr-defined]
+        and not any(load.buffer.root in written for load in update.value.loads)
+    )
+
+
+def scatter_block(node: Scatter, plan: ScatterPlan) -> int:
     """Updates that a program makes at once."""
-    return _lanes(_free(node))
+    return _lanes(_free(node), LANES if plan.form == "ordered" else ROW)
+
+
+def scatter_ahead(node: Scatter, plan: ScatterPlan) -> int:
+    """Later indices that a program compares at once."""
+    return 1 if plan.form == "ordered" else _lanes(_steps(node), AHEAD)
 
 
 def scatter_warps(plan: ScatterPlan) -> int:
-    """Warps of a program: a thread for each update."""
-    return warps_for(plan.block, 1)
+    """Warps of a program: a thread for each update, or for several of one step."""
+    return warps_for(plan.block, 1) if plan.form == "ordered" else warps_for(max(plan.block, plan.ahead), 4)
 
 
 def scatter_room(node: Scatter, plan: ScatterPlan, device: Device) -> bool:
     """Whether the programs leave room for those of the next kernel."""
-    return device.leaves_room(number(blocks(_free(node), plan.block)))
+    steps = number(_steps(node)) if plan.form == "last" else 1
+    return device.leaves_room(number(blocks(_free(node), plan.block)) * steps)
+
+
+def _steps(node: Scatter) -> Index:
+    """The updates that are made in order."""
+    return product(v.extent for v in node.udims[node.parallel :])
 
 
 def _free(node: Scatter) -> Index:
@@ -77,5 +112,5 @@ def _free(node: Scatter) -> Index:
     return product(v.extent for v in node.udims[: node.parallel])
 
 
-def _lanes(total: Index) -> int:
-    return min(LANES, power_of_two(total.constant if total.constant is not None else LANES))
+def _lanes(total: Index, most: int = LANES) -> int:
+    return min(most, power_of_two(total.constant if total.constant is not None else most))

@@ -21,7 +21,9 @@ from .lane_plans import (
     scan_room,
     scan_rows,
     scan_warps,
+    scatter_ahead,
     scatter_block,
+    scatter_form,
     scatter_room,
     scatter_warps,
 )
@@ -118,7 +120,9 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("scan-warps", ScanPlan, "warps", lambda k, c: scan_warps(k.plan), "rows"),
     _row("scan-room", ScanPlan, "room", lambda k, c: scan_room(k.node, k.plan, c.gpu), "rows"),
     _row("scatter-fill", ScatterPlan, "fill", _fill),
-    _row("scatter-block", ScatterPlan, "block", lambda k, c: scatter_block(k.node)),
+    _row("scatter-form", ScatterPlan, "form", lambda k, c: scatter_form(k.node)),
+    _row("scatter-block", ScatterPlan, "block", lambda k, c: scatter_block(k.node, k.plan), "form"),
+    _row("scatter-ahead", ScatterPlan, "ahead", lambda k, c: scatter_ahead(k.node, k.plan), "form"),
     _row("scatter-warps", ScatterPlan, "warps", lambda k, c: scatter_warps(k.plan), "block"),
     _row("scatter-room", ScatterPlan, "room", lambda k, c: scatter_room(k.node, k.plan, c.gpu), "block"),
 )
