@@ -89,7 +89,8 @@ def compile(
         dynamic: sizes that change in the command line's form: ["x:0=batch(1..64)"].
         specialize: dynamic sizes for which the package holds variants of its own, "batch=1,8 seq=128" or
             {"batch": (1, 8)}: a call of such sizes runs code that was compiled for them.
-        quantize: store weights as integers: "int8", "int8-dynamic", "int4" or "int4:group=64" (docs/quantization.md).
+        quantize: store weights in few bits: "int8", "int8-dynamic", "int4", "int4:group=64", "fp8"; see
+            docs/quantization.md.
         quantize_skip: patterns of layers' names that stay as they are, such as "lm_head" or "layers.0.*".
         calibrate: inputs for static quantisation, with "int8": an .npz, "module:function", a function or a list.
         max_error: the largest error, relative to the model's results, that quantisation may add.

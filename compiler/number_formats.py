@@ -1,4 +1,4 @@
-"""The formats of integers that a model's weights can be quantised to, and how a user asks for them."""
+"""The formats of few bits that a model's weights can be quantised to, and how a user asks for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Activations = Literal["float", "dynamic", "static"]
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """Integers of a few bits that share scales.
+    """Integers of a few bits, or numbers of float8, that share scales.
 
     Attributes:
         name: the word that a user gives.
@@ -28,6 +28,7 @@ class NumberFormat:
         group: weights of a row that share a scale; 0: the whole row.
         activations: see Activations.
         may_group: whether a user may choose the group.
+        float8: the weights are float8_e4m3fn.
     """
 
     name: str
@@ -35,6 +36,7 @@ class NumberFormat:
     group: int = 0
     activations: Activations = "float"
     may_group: bool = False
+    float8: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}:group={self.group}" if self.may_group else self.name + " static" * self.is_static
@@ -52,11 +54,12 @@ FORMATS = {
         NumberFormat("int8", 8),
         NumberFormat("int8-dynamic", 8, activations="dynamic"),
         NumberFormat("int4", 4, 32, may_group=True),
+        NumberFormat("fp8", 8, float8=True),
     )
 }
 #: what other tools call formats that are not made here, and what to take instead
 _ELSEWHERE = {
-    "fp8": "int8", "float8": "int8", "fp4": "int4", "nf4": "int4", "mxfp4": "int4", "nvfp4": "int4", "mxfp8": "int8",
+    "float8": "fp8", "fp4": "int4", "nf4": "int4", "mxfp4": "int4", "nvfp4": "int4", "mxfp8": "fp8", "e4m3": "fp8",
     "int2": "int4", "int3": "int4", "8da4w": "int4", "w4a16": "int4", "w8a16": "int8", "w8a8": "int8-dynamic",
     "q8_0": "int8", "q4_0": "int4",
 }  # fmt: skip
@@ -86,7 +89,7 @@ class Quantization:
 def parse_quantization(
     text: object, skip: str | Sequence[str] = (), calibrate: Any = None, max_error: float | None = None
 ) -> Quantization | None:
-    """A user's wish: "int8", "int8-dynamic", "int4", "int4:group=64"; None: none. Raises CompileError."""
+    """A user's wish: "int8", "int8-dynamic", "int4", "int4:group=64", "fp8"; None: none. Raises CompileError."""
     patterns = tuple(p.strip() for word in ([skip] if isinstance(skip, str) else skip) for p in word.split(","))
     if text is None:
         for name, given in (("quantize-skip", patterns), ("calibrate", calibrate), ("max-error", max_error)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -24,20 +24,23 @@ _SMALL = 1 << 12
 _NARROW = (torch.int8, torch.uint8, torch.int32)
 
 
-def widened_weights(graph: ModelGraph) -> list[str]:
-    """A sentence for each layer that computes its weight from integers alone, of the graph behind the passes."""
-    found = dict.fromkeys(_sentences(graph))
+def widened_weights(graph: ModelGraph, families: Sequence[str]) -> list[str]:
+    """A sentence for each layer that computes its weight from integers alone, of the graph behind the passes.
+
+    families: of the targets: CPUs read the numbers of float8_mm as they are.
+    """
+    found = dict.fromkeys(_sentences(graph, families))
     for region in graph.regions.values():
-        found.update(dict.fromkeys(widened_weights(region)))
+        found.update(dict.fromkeys(widened_weights(region, families)))
     return list(found)
 
 
-def _sentences(graph: ModelGraph) -> Iterator[str]:
+def _sentences(graph: ModelGraph, families: Sequence[str]) -> Iterator[str]:
     constant: set[Node] = set()
     for node in graph.module.graph.nodes:
         if is_constant(node) or (node.op == "call_function" and all(n in constant for n in node.all_input_nodes)):
             constant.add(node)
-        for place in _places(node):
+        for place in _places(node, families):
             weight = node.args[place] if place < len(node.args) else None
             stored = _integers(weight) if isinstance(weight, Node) and weight in constant else None
             if stored is not None and weight is not None and weight.meta["val"].numel() > _SMALL:
@@ -47,10 +50,10 @@ def _sentences(graph: ModelGraph) -> Iterator[str]:
                 yield f"the weight of '{name}' is kept as {kind} and widened to floats in every call ({where})"
 
 
-def _places(node: Node) -> tuple[int, ...]:
+def _places(node: Node, families: Sequence[str]) -> tuple[int, ...]:
     """Where weights stand among the arguments of a product that widens them."""
     if str(node.target) == "mycc.float8_mm.default":
-        return (1,)
+        return (1,) if "cuda" in families else ()
     return _READERS[node.target._opname] if is_op(node, *_READERS) else ()
 
 

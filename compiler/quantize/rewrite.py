@@ -103,7 +103,8 @@ def _replace(work: Work, row: Quantized, env: Mapping[Any, Any]) -> None:
     first = min((node for node, _ in readers), key=lambda n: n._sort_key)
     own, name = row.integers, row.layer.target
     shape = row.layer.weight.shape if not row.layer.transposed else row.layer.matrix.shape
-    values = work.constant(f"{name}_int{own.bits}", own.values.reshape(shape), like=first)
+    kind = "float8" if own.values.is_floating_point() else f"int{own.bits}"
+    values = work.constant(f"{name}_{kind}", own.values.reshape(shape), like=first)
     scales = work.constant(f"{name}_scales", own.scales, like=first)
     if row.dynamic:
         for node in linear:

@@ -1,4 +1,4 @@
-"""Weights as integers with scales: the nearest that a format has."""
+"""Weights as integers, or numbers of float8, with scales: the nearest that a format has."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ..number_formats import NumberFormat
 
 #: float16 holds scales between these with all its bits
 _LEAST, _MOST = 2.0**-14, 65504.0
+#: the largest float8_e4m3fn
+FLOAT8_MOST = 448.0
 #: weights that are worked on at once: they stay in the caches
 _CHUNK = 1 << 18
 
@@ -20,7 +22,7 @@ class IntegerWeight:
     """values * scales.
 
     Attributes:
-        values: int8, [N, K].
+        values: int8 or float8_e4m3fn, [N, K].
         scales: [N, groups], float16 where that holds them, else float32.
     """
 
@@ -38,9 +40,11 @@ class IntegerWeight:
 def to_integers(matrix: Tensor, form: NumberFormat) -> IntegerWeight:
     """The rows of a matrix [N, K] of floats in a format.
 
-    Of 8 bits a row's scale makes its largest element 127. Of 4 bits a group's scale makes its largest element -8, and
-    is then fitted twice to the group by least squares, each time with the integers that belong to it.
+    Of float8 a row's scale makes its largest element 448, of 8 bits 127. Of 4 bits a group's scale makes its largest
+    element -8, and is then fitted twice to the group by least squares, each time with the integers that belong to it.
     """
+    if form.float8:
+        return _float8(matrix.float())
     if form.bits == 8:
         return _rows(matrix.float())
     return _groups(matrix.float(), form.group)
@@ -50,6 +54,13 @@ def _rows(w: Tensor) -> IntegerWeight:
     most = w.abs().amax(1, True)
     scales = torch.where(most == 0, torch.ones_like(most), most / 127)
     values = torch.round(w / scales).clamp_(-127, 127).to(torch.int8)
+    return IntegerWeight(values, scales, 8, w.shape[1])
+
+
+def _float8(w: Tensor) -> IntegerWeight:
+    most = w.abs().amax(1, True)
+    scales = torch.where(most == 0, torch.ones_like(most), most / FLOAT8_MOST)
+    values = (w / scales).clamp_(-FLOAT8_MOST, FLOAT8_MOST).to(torch.float8_e4m3fn)
     return IntegerWeight(values, scales, 8, w.shape[1])
 
 

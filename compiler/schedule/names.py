@@ -68,7 +68,8 @@ def _tile(node: AnyNode) -> str:
     match node:
         case Gemm():
             if node.quantised is not None:
-                return f"w{node.quantised.bits}" + (f"g{node.quantised.group}" if node.quantised.group else "")
+                kind = "f" if node.quantised.float8 else "w"
+                return f"{kind}{node.quantised.bits}" + (f"g{node.quantised.group}" if node.quantised.group else "")
             return "p16" if node.packed else "free"
         case Conv():
             direct = "taps" if node.depthwise else "p16"

@@ -3,6 +3,7 @@
  * A line is 64 bytes: of each of 16 columns four bytes, side by side.
  *   8 bits: four values of k, each plus 128
  *   4 bits: eight values of k, each plus 8: the first four in the lower halves of the bytes, the others in the upper ones
+ *   float8: four values of k, float8_e4m3fn without NaN, whose sign is turned: as 8 bits are, of the same bytes
  * A panel is one line after the other along k; what lacks in the last line stands for zeros. A group that shares a scale is
  * whole lines.
  *
@@ -29,8 +30,11 @@ namespace mycc {
 constexpr int64_t kLineBytes = 64;
 constexpr int kLineVectors = 16 / W; /* vectors of a line, and of the sums of a panel */
 
+/* Stands for the bits of numbers of float8_e4m3fn. */
+constexpr int kFloat8 = -8;
+
 /* Values of k of a line, by their bits, and what is added to them. */
-constexpr int line_values(int bits) { return 32 / bits; }
+constexpr int line_values(int bits) { return bits == 4 ? 8 : 4; }
 constexpr int raised_by(int bits) { return 1 << (bits - 1); }
 
 namespace quads {
@@ -216,6 +220,20 @@ template <> struct FloatLine<4> {
 #else
     return __builtin_convertvector(I == 7 ? low : low & 15, vf32) - 8.0f;
 #endif
+  }
+};
+
+/* Exponents of normal numbers move from the bias 7 to 127. A subnormal number d / 8 * 2^-6 reads as (1 + d / 8) * 2^-7 then,
+ * and is twice that less 2^-6, which of normal numbers is larger than they are. No float32 on the way is subnormal. */
+template <> struct FloatLine<kFloat8> {
+  vi32 line;
+  explicit MYCC_INLINE FloatLine(vi32 turned) : line(turned) {}
+  template <int I> MYCC_INLINE vf32 value() const {
+    const vi32 low = I < 3 ? (vi32)((vu32)line << (20 - 8 * I)) : (vi32)((vu32)line >> 4);
+    const vi32 top = I < 3 ? (vi32)((vu32)line << (24 - 8 * I)) : line;
+    const vf32 normal = (vf32)((low & 0x07f00000) + 0x3c000000);
+    const vf32 small = fma(normal, splat(2.0f), splat(-0x1p-6f));
+    return (vf32)((vi32)isa::min(normal, small) | (~top & (int32_t)0x80000000));
   }
 };
 

@@ -116,25 +116,47 @@ def test_products(target: str, tmp_path: Path) -> None:
 
 
 class Float8(nn.Module):
-    """A weight with every byte of float8 but NaN, times floats and times float8."""
+    """A weight with every byte of float8 but NaN, times floats, times float8, and by groups; one that holds NaN."""
 
     def __init__(self) -> None:
         super().__init__()
         every = torch.tensor([b for b in range(256) if b & 127 != 127], dtype=torch.uint8)
         self.register_buffer("w", every.repeat(9)[: 33 * 68].reshape(33, 68).view(torch.float8_e4m3fn))
+        self.register_buffer("scales", 0.1 + torch.rand(33, 17))
+        odd = torch.tensor([[1.0, torch.nan], [-2.0, 0.0]]).to(torch.float8_e4m3fn)
+        self.register_buffer("odd", odd)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        return ops.float8_mm(x, self.w), ops.float8_mm(x.to(torch.float8_e4m3fn), self.w)
+        small = x.to(torch.float8_e4m3fn)
+        grouped = ops.grouped_mm(x, self.w, self.scales, None, 8, 4)
+        return ops.float8_mm(x, self.w), ops.float8_mm(small, self.w), grouped, ops.float8_mm(x[:, :2], self.odd)
 
 
-def test_products_of_float8(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", [pytest.param(n, marks=[] if n in FAST else pytest.mark.slow) for n in LEVELS])
+def test_products_of_float8(target: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model, x = Float8(), torch.randn(5, 68)
-    package = mycc.load(mycc.compile(model, (x,), out=tmp_path / "m.pkg"))
-    for got, left in zip(package(x), (x.double(), x.to(torch.float8_e4m3fn).double()), strict=True):
-        weight = model.w.double()
-        assert got.dtype == torch.float32
-        assert ((got.double() - left @ weight.t()).abs() <= 2e-6 * (left.abs() @ weight.abs().t())).all()
+    model, rows = Float8(), torch.export.Dim("rows", min=1, max=64)
+    path = mycc.compile(
+        model,
+        (torch.randn(5, 68),),
+        out=tmp_path / "m.pkg",
+        target=target,
+        verify=False,
+        dynamic_shapes={"x": {0: rows}},
+    )
+    package = mycc.load(path)
+    assert str(package.manifest).count("f8") >= 3
+    weight = model.w.double()
+    scaled = weight * model.scales.double().repeat_interleave(4, 1)
+    for count in (1, 7, 40):
+        x = torch.randn(count, 68)
+        *found, odd = package(x)
+        lefts = x.double(), x.to(torch.float8_e4m3fn).double(), x.double()
+        for got, left, right in zip(found, lefts, (weight, weight, scaled), strict=True):
+            assert got.dtype == torch.float32
+            assert ((got.double() - left @ right.t()).abs() <= 2e-6 * (left.abs() @ right.abs().t())).all()
+        assert odd[:, 0].isnan().all()
+        assert not odd[:, 1].isnan().any()
 
 
 @dataclass(frozen=True)

@@ -81,13 +81,15 @@ def compiled(server: CommandServer, folder: Path, source: str, *options: str) ->
     return facts
 
 
-@pytest.mark.parametrize(("options", "bits"), [("int8", 8.6), ("int4:group=64", 4.6), ("int8-dynamic", 8.6)])
+@pytest.mark.parametrize(
+    ("options", "bits"), [("int8", 8.6), ("int4:group=64", 4.6), ("int8-dynamic", 8.6), ("fp8", 8.6)]
+)
 def test_models_of_floats(server: CommandServer, folder: Path, options: str, bits: float) -> None:
     facts = compiled(server, folder, "floats.py", "--quantize", options)
     assert facts["weights"]["size"] * 8 / WEIGHTS < bits
     (row,) = facts["quantization"]["entry_points"]
     assert [layer["name"] for layer in row["layers"]] == ["0", "1", "3"]
-    assert row["error"] < (0.2 if "int4" in options else 0.02)
+    assert row["error"] < {"int4:group=64": 0.2, "fp8": 0.08}.get(options, 0.02)
     ids = np.arange(5)
     (y,) = np.atleast_3d(mycc.load(folder / "model.pkg")(ids)).transpose(2, 0, 1)
     assert y.shape == (5, 96)

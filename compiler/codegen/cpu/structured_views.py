@@ -96,7 +96,8 @@ def _quantised_view(node: Gemm, text: FieldPrinter, epilogue: Epilogue) -> GemmK
     for name, buffer in (("scales", how.scales), ("zeros", how.zeros)):
         if buffer is not None:
             fields += text.address(name, Operand(buffer, ZERO, ()))
-    arguments = f"QuantisedArgs<{', '.join((DTYPES[node.a_dtype].cpp, str(how.bits), *types))}>"
+    values = "kFloat8" if how.float8 else str(how.bits)
+    arguments = f"QuantisedArgs<{', '.join((DTYPES[node.a_dtype].cpp, values, *types))}>"
     function = "gemm_integer" if whole else "gemm_mixed"
     return GemmKernel("gemm_quantised.cpp.j2", text.params(), fields, epilogue, function=function, arguments=arguments)
 

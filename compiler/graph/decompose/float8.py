@@ -32,7 +32,7 @@ _MOVES = frozenset(
 )
 
 #: operators whose lowering takes the bytes: model/operators/quantised.py
-_OF_BYTES = frozenset({"mycc.float8_mm.default"})
+_OF_BYTES = frozenset({"mycc.float8_mm.default", "mycc.grouped_mm.default"})
 
 
 @dataclass(frozen=True)

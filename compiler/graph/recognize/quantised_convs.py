@@ -74,7 +74,7 @@ def _in_integers(work: Work, node: Node, conv: _Convolution) -> Node | None:
     if read is None or not read.whole or is_constant(read.values) or isinstance(read.zero, Node):
         return None
     weight = quantised_weight(work, conv.weight)
-    if weight is None or weight.scales is None or not weight.by_rows or weight.columns > LONGEST:
+    if weight is None or weight.scales is None or not weight.by_rows or weight.is_float8 or weight.columns > LONGEST:
         return None
     args = (read.values, weight.node(work, node), read.zero or 0, conv.stride, conv.padding, conv.dilation, conv.groups)
     y = work.call(mycc.int_conv.default, args, like=node, covers=[node])

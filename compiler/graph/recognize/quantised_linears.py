@@ -82,7 +82,8 @@ def _result(work: Work, node: Node, product: _Product) -> Node:
 def _of_floats(work: Work, node: Node, product: _Product) -> Node:
     weight, x = product.weight, product.x
     if weight.by_rows and weight.bits == 8:
-        y = work.call(mycc.mixed_mm.default, (x, weight.node(work, node)), like=node, covers=[node])
+        product_of = mycc.float8_mm.default if weight.is_float8 else mycc.mixed_mm.default
+        y = work.call(product_of, (x, weight.node(work, node)), like=node, covers=[node])
         return y if weight.scales is None else _scaled(work, node, y, weight.scales)
     args = (x, *_grouped(work, node, weight))
     return work.call(mycc.grouped_mm.default, args, like=node, covers=[node])
@@ -117,7 +118,9 @@ def _of_integers(work: Work, node: Node, product: _Product, read: Reading) -> No
     """The product by the integers that x is read from; None: floats have to do it."""
     weight, x = product.weight, product.x
     single = read.whole
-    if not (single or read.by_rows) or weight.columns > LONGEST or is_constant(read.values) or weight.scales is None:
+    if not (single or read.by_rows) or is_constant(read.values):
+        return None
+    if weight.is_float8 or weight.scales is None or weight.columns > LONGEST:
         return None
     q = signed_values(work, read, like=node)
     if q is None:

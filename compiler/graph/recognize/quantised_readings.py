@@ -136,5 +136,6 @@ def widened_integers(node: Any) -> Node | None:
 
 
 def constant_integers(node: Any) -> bool:
-    """Whether a node is a constant of integers."""
-    return is_constant(node) and not node.meta["val"].dtype.is_floating_point
+    """Whether a node is a constant of integers, or of float8_e4m3fn."""
+    dtype = node.meta["val"].dtype
+    return is_constant(node) and (not dtype.is_floating_point or dtype == torch.float8_e4m3fn)

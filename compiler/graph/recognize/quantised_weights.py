@@ -25,7 +25,7 @@ class QuantisedWeight:
 
     Attributes:
         name: of the constant.
-        values: int8, what the model has stored, or that moved to around 0.
+        values: int8, what the model has stored, or that moved to around 0; or float8_e4m3fn.
         source: the constant's node where the values are what it holds.
         scales, zeros: [N, groups of K]; zeros None: all 0. scales None: they are not in the weight.
         bits: 8, or 4 when no value is outside of -8 .. 7 by the model's own word.
@@ -50,6 +50,11 @@ class QuantisedWeight:
     def group(self) -> int:
         """Numbers of a row that share a scale."""
         return self.columns // (1 if self.scales is None else self.scales.shape[1])
+
+    @property
+    def is_float8(self) -> bool:
+        """Whether the values are numbers of 8 bits, and no integers."""
+        return self.values.is_floating_point()
 
     @property
     def by_rows(self) -> bool:
@@ -90,6 +95,8 @@ def _of_reading(work: Work, read: Reading, node: Node) -> QuantisedWeight | None
     if scales is None or values.numel() == 0:
         return None
     _check(scales, read.values, node)
+    if values.is_floating_point():
+        return QuantisedWeight(str(read.values.target), values, read.values, scales, zeros, 8)
     moved = _around_zero(values, scales, zeros, read)
     if moved is None:
         return None

@@ -38,10 +38,10 @@ def integer_weight(memory: Memory, b: Operand, how: Quantised, k: int, n: int) -
     own = depth % max(run, 1) % values
     place = b.offset.evaluate(memory.sizes) + (column // PANEL * lines + line) * LINE + column % PANEL * 4 + own % 4
     found = memory.load(b.buffer, Value(place)).over((k, n))
-    found = found % 256  # bytes, whatever the type of their buffer
+    found = found.astype(np.int64) % 256  # bytes, whatever the type of their buffer
     if how.bits == 4:
         found = np.where(own >= 4, found // 16, found % 16)
-    found = found - 2 ** (how.bits - 1)
+    found = float8_numbers(found ^ 128) if how.float8 else found - 2 ** (how.bits - 1)
     if how.scales is None:
         return found
     at = (column // PANEL * (k // run) + depth // run) * PANEL + column % PANEL

@@ -1,4 +1,4 @@
-"""Products of float8 weights: model/operators/quantised.py says what the operator means."""
+"""Numbers of float8, which lie in bytes: what they stand for."""
 
 from __future__ import annotations
 
@@ -6,21 +6,13 @@ from ...ir.expr import Call, Expr, cast
 from ...ir.index import Index
 from ..core.builder import call, compare, number
 from ..core.context import Context
-from ..core.registry import row
 from ..core.tensor import Tensor
-from .quantised_loops import float_product
 
 #: of float8_e4m3fn: bits of its mantissa, bias of its exponent, and the byte, without its sign, of NaN
 MANTISSA, BIAS, NAN = 3, 7, 0x7F
 
 
-@row("mycc.float8_mm.default")
-def float8_mm(ctx: Context, a: Tensor, w: Tensor) -> Tensor:
-    dtype = ctx.result_dtype()
-    return float_product(ctx, _numbers(ctx, a, dtype), _numbers(ctx, w, dtype))
-
-
-def _numbers(ctx: Context, t: Tensor, dtype: str) -> Tensor:
+def numbers_of(ctx: Context, t: Tensor, dtype: str) -> Tensor:
     """The numbers of a tensor in `dtype`; one of bytes is of float8."""
     if t.dtype == dtype:
         return t

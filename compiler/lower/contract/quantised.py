@@ -17,6 +17,7 @@ from ..core.constants import LinePanels, Panels
 from ..core.context import ConstantRef, Context
 from ..core.registry import row
 from ..core.tensor import Strided, Tensor
+from .float8 import NAN, numbers_of
 from .matmul import dense_rows
 from .quantised_gpu import FLOATS, grouped_product, rows_product
 from .quantised_loops import dequantised, float_product, grouped_integer_sums, int_product
@@ -50,16 +51,27 @@ def mixed_mm(ctx: Context, x: Tensor, w: Tensor) -> Tensor:
     return float_product(ctx, _as(ctx, x, dtype), _as(ctx, w, dtype))
 
 
+@row("mycc.float8_mm.default")
+def float8_mm(ctx: Context, a: Tensor, w: Tensor) -> Tensor:
+    dtype, weight = ctx.result_dtype(), ctx.constant(1)
+    left = numbers_of(ctx, a, dtype)
+    if weight is not None and dtype == "f32" and _takes(ctx) and _are_numbers(weight):
+        packed = _packed(ctx, weight, LinePanels(8, weight.tensor.shape[1]))
+        return _product(ctx, left, packed, Quantised(8, float8=True), w.shape[0], "f32")
+    return float_product(ctx, left, numbers_of(ctx, w, dtype))
+
+
 @row("mycc.grouped_mm.default")
 def grouped_mm(
     ctx: Context, x: Tensor, w: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, group: int
 ) -> Tensor:
-    dtype = ctx.result_dtype()
-    if _multiplies(ctx, x) and (found := _grouped_gpu(ctx, 1, x, zeros, bits, group)) is not None:
+    dtype, float8 = ctx.result_dtype(), bits == 8 and w.dtype == "u8"
+    if _multiplies(ctx, x) and not float8 and (found := _grouped_gpu(ctx, 1, x, zeros, bits, group)) is not None:
         return found
     grouped = _grouped(ctx, 1, x.shape[-1], zeros, bits, group) if dtype == "f32" else None
     if grouped is not None:
         return _product(ctx, _as(ctx, x, "f32"), *grouped, w.shape[0], "f32")
+    w = numbers_of(ctx, w, dtype) if float8 else w
     weight = dequantised(ctx, w, scales, zeros, bits, group, x.shape[-1], dtype)
     return float_product(ctx, _as(ctx, x, dtype), weight)
 
@@ -96,6 +108,11 @@ def _takes(ctx: Context) -> bool:
     return ctx.builder.family == "cpu"
 
 
+def _are_numbers(weight: ConstantRef) -> bool:
+    """Whether bytes of float8 are all numbers; kernels on CPUs do not look for NaN."""
+    return not bool((weight.tensor.view(torch.uint8) & NAN == NAN).any())
+
+
 def _multiplies(ctx: Context, x: Tensor) -> bool:
     """Whether a GPU multiplies floats of this type with integers."""
     return ctx.builder.family == "cuda" and x.dtype in FLOATS
@@ -126,9 +143,12 @@ def _grouped(
         return None
     if (group < k and group % line_values(bits)) or (lows is not None and lows.tensor.dtype not in ZEROS):
         return None
+    float8 = bits == 8 and weight.tensor.dtype != torch.int8
+    if float8 and not _are_numbers(weight):
+        return None
     packed = _packed(ctx, weight, LinePanels(bits, k, group))
     low = None if lows is None else _packed(ctx, lows, Panels())
-    return packed, Quantised(bits, group, _packed(ctx, scales, Panels()), low)
+    return packed, Quantised(bits, group, _packed(ctx, scales, Panels()), low, float8=float8)
 
 
 def _product(ctx: Context, a: Tensor, weight: Buffer, how: Quantised, n: Index, dtype: str) -> Tensor:

@@ -27,6 +27,8 @@ zeros has the same shape (any integer or float dtype; None: 0). A weight stands 
                                  of the rows of a and of w. Behind the pass float8-as-bytes, numbers of 8 bits are the
                                  uint8 that they lie in
 
+grouped_mm takes weights of float8_e4m3fn as well, with 8 bits.
+
 Results are float64 where x is (and then so is the arithmetic): the reference of the verification. To be read in panels
 the weights and their scales and zeros are constants of the graph; computed ones are taken too, by loops.
 """
@@ -42,10 +44,15 @@ from .own import own_operator
 NIBBLE_ZERO = 8
 
 
+def numbers(t: Tensor) -> Tensor:
+    """What a tensor of floats, of float8_e4m3fn or of its bytes stands for."""
+    return t.view(torch.float8_e4m3fn) if t.dtype == torch.uint8 else t
+
+
 def unpacked(w: Tensor, bits: int, columns: int) -> Tensor:
-    """The weights as integers [N, columns], int8 unless they are int8 [N, columns] already."""
+    """The weights as int8 [N, columns]; those of float8 as they are."""
     if bits == 8 or w.dtype == torch.int8:
-        return w
+        return numbers(w)
     halves = torch.stack((w & 15, w >> 4), -1).flatten(-2)[..., :columns]
     return halves.to(torch.int8) - NIBBLE_ZERO
 
@@ -89,11 +96,6 @@ def mixed_mm(x: Tensor, w: Tensor) -> Tensor:
 def grouped_mm(x: Tensor, w: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, group: int) -> Tensor:
     """x float [..., K] times what the weights stand for, [..., N] in float32."""
     return x.to(_wide(x)) @ dequantised(w, scales, zeros, bits, group, x.shape[-1], _wide(x)).t()
-
-
-def numbers(t: Tensor) -> Tensor:
-    """What a tensor of floats, of float8_e4m3fn or of its bytes stands for."""
-    return t.view(torch.float8_e4m3fn) if t.dtype == torch.uint8 else t
 
 
 @own_operator("float8_mm(Tensor a, Tensor w) -> Tensor", lambda a, w: _sums(a, w.shape[0]))
