@@ -18,13 +18,17 @@ __version__ = "0.1.0"
 __all__ = [
     "CompileError", "EntryPoint", "Error", "Explanation", "InputError", "Lion", "LoadError", "Model", "Port",
     "RunError", "Signature", "State", "Symbol", "TritonLaunch", "__version__", "compile", "compile_embedding",
-    "compile_generation", "compile_training", "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
+    "compile_generation", "compile_image_text", "compile_speech", "compile_text2text", "compile_training",
+    "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
 ]  # fmt: skip
 
 _HOMES = {
     "compile": ".compiler.api",
     "compile_embedding": ".compiler.generation.embedding",
     "compile_generation": ".compiler.generation.compile",
+    "compile_image_text": ".compiler.generation.seen",
+    "compile_speech": ".compiler.generation.sources",
+    "compile_text2text": ".compiler.generation.sources",
     "compile_training": ".compiler.api",
     "explain": ".compiler.explain.api",
     "Lion": ".compiler.training.lion",
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
     from .compiler.explain.explanation import Explanation
     from .compiler.generation.compile import compile_generation
     from .compiler.generation.embedding import compile_embedding
+    from .compiler.generation.seen import compile_image_text
+    from .compiler.generation.sources import compile_speech, compile_text2text
     from .compiler.lower.core.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
     from .compiler.training.lion import Lion
     from .runtime.errors import CompileError, Error, InputError, LoadError, RunError

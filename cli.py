@@ -141,7 +141,11 @@ def compile_command(
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option("--task", help="SOURCE is a model's folder or GGUF file; text-generation or embedding."),
+        typer.Option(
+            "--task",
+            help="SOURCE is a model's folder or GGUF file; text-generation, text2text-generation, image-text-to-text, "
+            "automatic-speech-recognition or embedding.",
+        ),
     ] = None,
     max_length: Annotated[
         int | None, typer.Option("--max-length", help="Tokens of a text. Default: the model's own, at most 4096.")
@@ -151,6 +155,16 @@ def compile_command(
         typer.Option("--tokenizer", metavar="FILE", help="With --task: a tokenizer.json instead of the model's own."),
     ] = None,
     max_batch: Annotated[int | None, typer.Option("--max-batch", help="Texts generated at once. Default: 1.")] = None,
+    max_source_length: Annotated[
+        int | None, typer.Option("--max-source-length", help="Tokens that an encoder reads. Default: as --max-length.")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option("--image-size", help="Height and width of images. Default: the model's own, or 448.")
+    ] = None,
+    draft_tokens: Annotated[
+        int | None,
+        typer.Option("--draft-tokens", help="Tokens checked at once, for speculative decoding. Default: none."),
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -172,14 +186,16 @@ def compile_command(
     timing = TimingObserver()
     observers: list[Observer] = [timing] if as_json else [timing, _progress(quiet)]
     start = perf_counter()
+    own = {"max_batch": max_batch, "max_source_length": max_source_length, "tokenizer": tokenizer,
+           "draft_tokens": draft_tokens, "image_size": image_size}  # fmt: skip
     if task is not None:
         from .compiler.generation.tasks import compile_task
 
         with stdout_to_stderr(as_json):
             path = compile_task(
-                task, source, out=out, max_length=max_length, max_batch=max_batch, tokenizer=tokenizer, dtype=dtype,
-                target=target, verify=verify, strict=strict, threads=threads, options=_with_tf32(settings, tf32),
-                name=name, cache_dir=cache_dir, jobs=jobs, dump=dump, observers=observers, quantize=quantize,
+                task, source, out=out, max_length=max_length, own=own, dtype=dtype, target=target,
+                verify=verify, strict=strict, threads=threads, options=_with_tf32(settings, tf32), name=name,
+                cache_dir=cache_dir, jobs=jobs, dump=dump, observers=observers, quantize=quantize,
                 quantize_skip=quantize_skip or (), max_error=max_error,
                 unused={
                     "--input": inputs, "--dynamic": dynamic, "--specialize": specialize, "--tune": tune, "--lock": lock,
@@ -188,8 +204,9 @@ def compile_command(
             )  # fmt: skip
         _report_compile(path, timing, perf_counter() - start, as_json, verbose)
         return
-    if max_length is not None or max_batch is not None or tokenizer is not None:
-        raise CompileError("--max-length, --max-batch and --tokenizer go with --task text-generation")
+    for word, value in (("max_length", max_length), *own.items()):
+        if value is not None:
+            raise CompileError(f"--{word.replace('_', '-')} goes with --task")
     options = CompileOptions.of(
         target=target, dtype=dtype, mode=mode.value, tune=tune, lock=lock, verify=verify, strict=strict,
         threads=threads, options=_with_tf32(settings, tf32), cache_dir=cache_dir, jobs=jobs, dump=dump,
@@ -360,6 +377,19 @@ def run_command(
         str | None,
         typer.Option("--prompt", "-p", metavar="TEXT", help="Generate what follows it; -: stdin."),
     ] = None,
+    image: Annotated[
+        list[Path] | None, typer.Option("--image", metavar="FILE", help="With --prompt: an image that it names.")
+    ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option("--draft", metavar="FILE", help="With --prompt: what guesses tokens, a package or lookup."),
+    ] = None,
+    audio: Annotated[
+        Path | None, typer.Option("--audio", metavar="FILE", help="Of packages for speech: a WAV file to write down.")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", help="With --audio: the language that is spoken. Default: found out.")
+    ] = None,
     chat: Annotated[bool, typer.Option("--chat", help="The prompt is a message to answer.")] = False,
     max_new_tokens: Annotated[int | None, typer.Option("--max-new-tokens", help="At most so many.")] = None,
     temperature: Annotated[float | None, typer.Option("--temperature", help="0: always the likeliest token.")] = None,
@@ -380,8 +410,16 @@ def run_command(
         options = {
             "max_new_tokens": max_new_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p,
             "min_p": min_p, "repetition_penalty": repetition_penalty, "stop": stop or None, "seed": seed,
+            **({"images": [os.fspath(path) for path in image]} if image else {}),
         }  # fmt: skip
-        facts = run_prompt(file, prompt, chat, options, threads, target, device, quiet=as_json)
+        facts = run_prompt(file, prompt, chat, options, threads, target, device, quiet=as_json, draft=draft)
+        if as_json:
+            print_json(facts, "run/1")
+        return
+    if audio is not None:
+        from .runtime.generation.command import run_audio
+
+        facts = run_audio(file, audio, language, {"max_new_tokens": max_new_tokens}, threads, target, device, as_json)
         if as_json:
             print_json(facts, "run/1")
         return

@@ -15,6 +15,7 @@ from .tree import Arguments, plan_output
 if TYPE_CHECKING:
     from .archive import PackageSource
     from .generation.embed import Embedder
+    from .generation.speech import Transcript
     from .generation.texts import Generator, TextStream, TokenStream
 
 __all__ = ["EntryPoint", "Model", "load"]
@@ -317,7 +318,7 @@ class Model(EntryPoint):
 
     # -- packages for text --------------------------------------------------------------------------------------------
 
-    def generate(self, prompt: str | Sequence[int], **options: Any) -> TextStream:
+    def generate(self, prompt: str | Sequence[int], *, draft: Any = None, **options: Any) -> TextStream:
         """The text that follows a prompt, piece by piece; the pieces joined are the text.
 
             for piece in m.generate("Once upon a time", max_new_tokens=100):
@@ -325,26 +326,53 @@ class Model(EntryPoint):
 
         Args:
             prompt: a text, or numbers of tokens.
+            draft: what guesses tokens, which the model checks several at a time: "lookup" (the text itself), or the
+                loaded package of a smaller model. The tokens are the same; the package is compiled with draft_tokens.
             options: max_new_tokens, temperature (0: greedy), top_k, top_p, min_p, repetition_penalty, presence_penalty,
-                frequency_penalty, logit_bias, seed, stop, stop_tokens, ignore_eos, logprobs (docs/generation.md); what
-                is not given is as the model's generation_config.json says.
+                frequency_penalty, logit_bias, seed, stop, stop_tokens, ignore_eos, logprobs, json_schema, grammar,
+                regex (docs/generation.md); what is not given is as the model's generation_config.json says.
 
         Raises:
             InputError: the package was not compiled for text, the prompt is too long, or an option is wrong.
         """
-        return self.generator.stream(prompt, options)
+        return self.generator.stream(prompt, options, draft)
 
-    def generate_tokens(self, prompt: Sequence[int], **options: Any) -> TokenStream:
+    def generate_tokens(self, prompt: Sequence[int], *, draft: Any = None, **options: Any) -> TokenStream:
         """The numbers of the tokens that follow those of a prompt, as they are chosen; numpy is enough for it."""
-        return self.generator.tokens(prompt, options)
+        return self.generator.tokens(prompt, options, draft)
 
-    def generate_batch(self, prompts: Sequence[str | Sequence[int]], **options: Any) -> list[str]:
+    def generate_batch(self, prompts: Sequence[str | Sequence[int]], *, draft: Any = None, **options: Any) -> list[str]:
         """The texts that follow several prompts: as many at once as the package was compiled for."""
-        return self.generator.batch(prompts, options)
+        return self.generator.batch(prompts, options, draft)
 
-    def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> TextStream:
+    def chat(self, messages: Sequence[Mapping[str, Any]], *, draft: Any = None, **options: Any) -> TextStream:
         """The answer to a conversation, by the model's chat template: [{"role": "user", "content": "Hello"}]."""
-        return self.generator.chat(messages, options)
+        return self.generator.chat(messages, options, draft)
+
+    def transcribe(
+        self, audio: Any, language: str | None = None, task: str | None = None, **options: Any
+    ) -> Transcript:
+        """The text of speech, piece by piece, by a package for the task automatic-speech-recognition.
+
+        Args:
+            audio: samples[count] at the model's rate (16 kHz), floats from -1 to 1, int16 or int32; or features
+                f32[bands, frames]; or the path of a WAV file. What is longer than the model's window (30 seconds) is
+                written down window by window.
+            language: the code of the language that is spoken, "en"; None: found out from the first window.
+            task: "transcribe", or "translate" to English.
+            options: as of generate.
+
+        Raises:
+            InputError: the package was not compiled for it, or an argument is wrong.
+        """
+        from .generation.speech import Transcriber
+
+        if not isinstance(self.generator, Transcriber):
+            raise InputError(
+                "the package does not write down speech",
+                hint="Compile a model's folder: mycc compile DIR --task automatic-speech-recognition --out speech.pkg",
+            )
+        return self.generator.transcribe(audio, language, task, options)
 
     def embed(self, texts: Sequence[str | Sequence[int]]) -> Any:
         """One vector for each text, f32[texts, size], by a package that was compiled for the task embedding.

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import causal_mask_function
+from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
 __all__ = ["IMPLEMENTATION", "register_attention"]
 
@@ -40,6 +40,8 @@ def _mask(
 
     q_offset: of a call on the cache, the position of each text's first token, i64[batch].
     """
+    if mask_function is bidirectional_mask_function:
+        return None if attention_mask is None else attention_mask[:, None, None, :].to(torch.bool)
     first = q_offset if isinstance(q_offset, Tensor) else torch.tensor([q_offset])
     single = q_length == 1 and first.shape[0] == 1 and not isinstance(kv_length, int)
     if single and mask_function is causal_mask_function and attention_mask is None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, LinearAttentionLayer, StaticLayer
 
-__all__ = ["AttentionMemory", "Memory", "Places", "RecurrentMemory", "call_cache"]
+__all__ = ["AttentionMemory", "CallLayer", "Memory", "Places", "RecurrentMemory", "call_cache"]
 
 
 @dataclass(frozen=True)

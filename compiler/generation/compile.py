@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from ..ir.dtypes import to_torch
 from ..observe import Observer, running_stage, warn
 from ..options import CompileOptions
 from ..request import Task
+from .common import positive
 from .folder import Folder, read_folder
 from .network import load_network, require_transformers
 from .settings import generation_settings
@@ -22,7 +23,7 @@ from .settings import generation_settings
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["compile_generation", "dynamic_most"]
+__all__ = ["compile_generation", "dynamic_most", "length_of", "task_of"]
 
 #: tokens of a prompt that one call reads at most
 CHUNK = 512
@@ -37,6 +38,7 @@ def compile_generation(
     max_length: int | None = None,
     max_batch: int = 1,
     chunk: int = CHUNK,
+    draft_tokens: int = 0,
     dtype: Any = None,
     quantize: str | None = None,
     quantize_skip: str | Sequence[str] = (),
@@ -67,6 +69,8 @@ def compile_generation(
         max_length: tokens of a text, prompt and answer together; None: what the model was made for, at most 4096.
         max_batch: texts that are generated at once.
         chunk: tokens of a prompt that one call reads at most; longer prompts are read in pieces.
+        draft_tokens: how many tokens a third entry point, `verify`, checks in one call, for speculative decoding
+            (`generate(..., draft="lookup")`); 0: none.
         dtype: the dtype to compute in (a torch dtype, or "f32", "bf16", "f16"); None: that of the weights.
         quantize, quantize_skip, max_error: as in mycc.compile; "int4" or "int8" stores the weights of linear layers
             and of the embedding as integers.
@@ -99,10 +103,11 @@ def compile_generation(
             stage.summary = f"{type(network).__name__}, {taken or f'{_parameters(network) / 1e6:.1f} M parameters'}"
         if folder is None and checked.dtype is not None:
             raise CompileError("dtype is for folders; give the model in the dtype that it shall compute in")
-        length = _length(network, max_length)
-        texts, piece = _positive("max_batch", max_batch), min(_positive("chunk", chunk), length)
-        entries, facts = _entries(network, length, texts, piece, whole)
-        task, notes = _task(network, folder, tokenizer, facts)
+        length = length_of(network, max_length)
+        texts, piece = positive("max_batch", max_batch), min(positive("chunk", chunk), length)
+        checks = 0 if draft_tokens == 0 else positive("draft_tokens", draft_tokens)
+        entries, facts = _entries(network, length, texts, piece, whole, checks)
+        task, notes = task_of("text-generation", network, folder, tokenizer, facts)
         for note in notes:
             if strict:
                 raise CompileError(note, hint="Without strict this is a warning.")
@@ -115,18 +120,12 @@ def _parameters(network: nn.Module) -> int:
     return sum({id(p): p.numel() for p in network.parameters()}.values())
 
 
-def _positive(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise CompileError(f"{name} has to be a whole number from 1, not {value!r}")
-    return value
-
-
-def _length(network: Any, asked: int | None) -> int:
+def length_of(network: Any, asked: int | None) -> int:
     """How many tokens a text may have."""
     most = getattr(network.config.get_text_config(decoder=True), "max_position_embeddings", None)
     if asked is None:
         return min(most or 4096, 4096)
-    if _positive("max_length", asked) < 2:
+    if positive("max_length", asked) < 2:
         raise CompileError("max_length has to be at least 2: a token of a prompt, and one behind it")
     if most is not None and asked > most:
         raise CompileError(
@@ -135,11 +134,16 @@ def _length(network: Any, asked: int | None) -> int:
     return asked
 
 
-def _entries(network: Any, length: int, texts: int, chunk: int, whole: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What mycc.compile takes, and what the manifest says of it. whole: attention reads the whole cache."""
+def _entries(
+    network: Any, length: int, texts: int, chunk: int, whole: bool, checks: int = 0
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What mycc.compile takes, and what the manifest says of it.
+
+    whole: attention reads the whole cache. checks: tokens that one call of `verify` takes at most; 0: there is none.
+    """
     import torch
 
-    from .module import Decode, Prefill, TextModel
+    from .module import Decode, Prefill, TextModel, Verify
 
     rows = dynamic_most(texts) if texts > 1 else 1
     model = TextModel(network, length, rows, whole)
@@ -166,7 +170,19 @@ def _entries(network: Any, length: int, texts: int, chunk: int, whole: bool) -> 
         decode = (*decode, None, {"tokens": batch, "start": batch})
     facts = {"length": length, "texts": texts, "chunk": chunk, "vocabulary": vocabulary}
     facts["recurrent"] = model.recurrent
-    return {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode}, facts
+    entries = {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode}
+    if checks:
+        if model.recurrent:
+            raise CompileError(
+                f"{type(network).__name__} keeps states of recurrences, which cannot go back where a guess was wrong",
+                hint="Leave --draft-tokens out.",
+            )
+        checks = min(checks, length)
+        facts["draft_tokens"] = checks
+        several = {1: torch.export.Dim("count", min=1, max=dynamic_most(checks))}
+        given = (tokens(1, min(4, dynamic_most(checks))), *inputs[1:])
+        entries["verify"] = (Verify(model), given, None, {**prefill, "tokens": several})
+    return entries, facts
 
 
 def dynamic_most(most: int) -> int:
@@ -175,10 +191,15 @@ def dynamic_most(most: int) -> int:
     return max(most, 3)
 
 
-def _task(
-    network: Any, folder: Folder | None, tokenizer: str | os.PathLike[str] | None, facts: dict[str, Any]
+def task_of(
+    name: str,
+    network: Any,
+    folder: Folder | None,
+    tokenizer: str | os.PathLike[str] | None,
+    facts: dict[str, Any],
+    followed: Collection[str] = (),
 ) -> tuple[Task, list[str]]:
-    """What the package holds beside its code, and warnings."""
+    """What the package of a task holds beside its code, and warnings. followed: as of generation_settings."""
     files: dict[str, bytes] = {}
     words = None if folder is None else folder.tokenizer
     if tokenizer is not None:
@@ -190,8 +211,8 @@ def _task(
     config = folder.generation if folder is not None else {}
     if not config and getattr(network, "generation_config", None) is not None:
         config = network.generation_config.to_diff_dict()
-    settings, notes = generation_settings(config, network.config.get_text_config(decoder=True).to_dict())
-    rows: dict[str, Any] = {"name": "text-generation", "architecture": type(network).__name__, **facts}
+    settings, notes = generation_settings(config, network.config.get_text_config(decoder=True).to_dict(), followed)
+    rows: dict[str, Any] = {"name": name, "architecture": type(network).__name__, **facts}
     rows["settings"] = settings
     if words is not None:
         files["tokenizer.json"] = words

@@ -14,7 +14,7 @@ from ...runtime.errors import CompileError
 from .attention import IMPLEMENTATION, register_attention
 from .cache import AttentionMemory, Memory, Places, RecurrentMemory, call_cache
 
-__all__ = ["Decode", "Prefill", "TextModel"]
+__all__ = ["Decode", "Prefill", "TextModel", "Verify"]
 
 _KINDS = (DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer)
 
@@ -61,15 +61,24 @@ class TextModel(nn.Module):
     def next_logits(self, tokens: Tensor, start: Tensor, rows: Tensor | None) -> Tensor:
         """tokens i64[batch, count], behind the first `start` i64[batch] of each text -> logits f32[batch, vocabulary]
         of what follows them."""
+        return self._logits(tokens, start, rows, 1)[:, -1]
+
+    def all_logits(self, tokens: Tensor, start: Tensor, rows: Tensor | None) -> Tensor:
+        """So, of what follows each of them: f32[batch, count, vocabulary]"""
+        return self._logits(tokens, start, rows, 0)
+
+    def _logits(self, tokens: Tensor, start: Tensor, rows: Tensor | None, kept: int) -> Tensor:
         positions = start[:, None] + torch.arange(tokens.shape[1])
         places = Places(rows, start, positions, self._end(tokens, start))
         cache = call_cache([memory() for memory in self._memory], places)
-        arguments = {"position_ids": positions, "logits_to_keep": 1, cache_argument(self.network): cache}
+        arguments = {"position_ids": positions, "logits_to_keep": kept, cache_argument(self.network): cache}
         known = inspect.signature(self.network.forward).parameters
         out = self.network(
             input_ids=tokens, use_cache=True, **{name: value for name, value in arguments.items() if name in known}
         )
-        return out.logits[:, -1].float()
+        found = out.logits.float()
+        assert isinstance(found, Tensor)
+        return found
 
     def _end(self, tokens: Tensor, start: Tensor) -> Any:
         """How many positions of the cache are filled after the call, of the longest text."""
@@ -114,6 +123,17 @@ class Prefill(nn.Module):
 
     def forward(self, tokens: Tensor, start: Tensor, row: Tensor | None = None) -> Tensor:
         return self.model.next_logits(tokens, start, row)
+
+
+class Verify(nn.Module):
+    """As Prefill, with the logits behind each of the tokens: f32[count, vocabulary]."""
+
+    def __init__(self, model: TextModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor, start: Tensor, row: Tensor | None = None) -> Tensor:
+        return self.model.all_logits(tokens, start, row)[0]
 
 
 class Decode(nn.Module):

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from .constraints import Constraint
+from .drafting import Drafter
 from .options import Options
 from .sampling import Chosen, Sampler
 
@@ -26,29 +28,49 @@ class Text:
         prompt: numbers of the tokens that were given.
         chosen: what was generated, the token that ended it not included.
         finish: None while it goes on, then "stop" (an end token), "length" or "cancelled".
+        source: what it answers, of models with an encoder.
+        drafter: what guesses its tokens for the model to check.
     """
 
-    def __init__(self, prompt: Sequence[int], options: Options, ends: frozenset[int]) -> None:
-        self.prompt, self.options, self.ends = list(prompt), options, ends
-        self.sampler = Sampler(options, self.prompt)
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        options: Options,
+        ends: frozenset[int],
+        source: Any = None,
+        constraint: Constraint | None = None,
+    ) -> None:
+        self.prompt, self.options, self.ends, self.source = list(prompt), options, ends, source
+        self.sampler = Sampler(options, self.prompt, constraint)
         self.chosen: list[Chosen] = []
         self.finish: str | None = None
         self.read = 0  # tokens of the prompt that the cache holds
+        self.drafter: Drafter | None = None
+        self.checks = self.drafted = self.accepted = 0  # calls that checked guesses, guesses, those that held
 
     @property
     def tokens(self) -> list[int]:
         return [chosen.token for chosen in self.chosen]
 
+    @property
+    def given(self) -> list[int]:
+        """The tokens that the caller gave: of the source, or else of the prompt."""
+        return self.source if isinstance(self.source, list) else self.prompt
+
     def take(self, logits: Any, length: int) -> Chosen | None:
         """Chooses the next token; None when it ends the text."""
         chosen = self.sampler.choose(logits)
-        if chosen.token in self.ends:
+        constraint = self.sampler.constraint
+        part = constraint is None or constraint.take(chosen.token)
+        if chosen.token in self.ends or not part:
             self.finish = "stop"
             return None
         self.chosen.append(chosen)
         most = self.options.max_new_tokens
         if len(self.chosen) == most or len(self.prompt) + len(self.chosen) >= length:
             self.finish = "length"
+        if constraint is not None and constraint.ended:
+            self.finish = "stop"
         return chosen
 
 
@@ -71,6 +93,8 @@ class Engine:
         self.fixed = bool(task.get("recurrent"))  # prompts are read in whole pieces, and what is left token by token
         self.state = model.new_state()
         self.prefill, self.decode = model.entry("prefill"), model.entry("decode")
+        self.checked = int(task.get("draft_tokens", 0))  # tokens that a call checks at most
+        self.verify = model.entry("verify") if self.checked else None
         self.rows: list[Text | None] = [None] * int(task["texts"])
         self.filled: list[list[int]] = [[] for _ in self.rows]  # tokens that each row of the cache holds
         self.waiting: deque[Text] = deque()
@@ -86,13 +110,26 @@ class Engine:
                 f"the prompt has {len(prompt)} tokens; the package holds {self.length}, prompt and answer together",
                 hint="Shorten it, or compile with a larger --max-length.",
             )
-        for token in prompt:
+        self.check_tokens(prompt)
+
+    def check_tokens(self, tokens: Sequence[int]) -> None:
+        """Raises InputError for a number that is no token."""
+        for token in tokens:
             if not 0 <= token < self.vocabulary:
                 raise InputError(f"{token} is no token; they are numbered from 0 to {self.vocabulary - 1}")
 
+    def check(self, text: Text) -> None:
+        """Raises InputError for a text that cannot be generated."""
+        if text.drafter is not None and self.verify is None:
+            raise InputError(
+                "the package has no function that checks guesses",
+                hint="Compile it with --draft-tokens 8 (draft_tokens=8 in Python).",
+            )
+        self.check_prompt(text.prompt)
+
     def add(self, text: Text) -> None:
         """Raises InputError when the prompt is empty or too long."""
-        self.check_prompt(text.prompt)
+        self.check(text)
         self.waiting.append(text)
 
     def cancel(self, text: Text) -> None:
@@ -111,8 +148,12 @@ class Engine:
         """One round: gives the texts that went on with their tokens, None for a text that ended without one."""
         self._admit()
         decoding = [text is not None and text.read == len(text.prompt) for text in self.rows]
-        results: list[tuple[Text, Chosen | None]] = []
         reading = [i for i, text in enumerate(self.rows) if text is not None and not decoding[i]]
+        guesses = {i: guess for i, on in enumerate(decoding) if on and (guess := self._guessed(i))}
+        for row, guess in guesses.items():
+            yield from self._check(row, guess)
+            decoding[row] = False
+        results: list[tuple[Text, Chosen | None]] = []
         if reading:
             results += self._read(min(reading, key=lambda i: self._order[i]))
         if any(decoding):
@@ -150,12 +191,24 @@ class Engine:
                 if not self.reuse:
                     self.filled[row] = []
 
+    # -- what other kinds of models need beside it -------------------------------------------------------------------
+
+    def _enter(self, row: int, text: Text) -> None:
+        """Before the first piece of a text's prompt is read into a row."""
+
+    def _more(self, rows: Sequence[int], piece: tuple[int, int] | None = None) -> list[Any]:
+        """Further inputs of a call on these rows. piece: where in its prompt the tokens lie that are read, the first
+        and how many; None: each row gets a token more."""
+        return []
+
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def _read(self, row: int) -> list[tuple[Text, Chosen | None]]:
         """Reads a piece of the prompt in this row; behind its last piece comes the first token."""
         text = self.rows[row]
         assert text is not None
+        if text.read == 0:
+            self._enter(row, text)
         piece = text.prompt[text.read : text.read + self.chunk]
         entry = self.prefill
         if self.fixed and len(piece) < self.chunk:
@@ -163,12 +216,48 @@ class Engine:
         inputs = [np.array([piece], np.int64), np.array([text.read], np.int64)]
         if len(self.rows) > 1:
             inputs.append(np.array([row], np.int64))
-        logits = entry(*inputs, state=self.state)
+        logits = entry(*inputs, *self._more([row], (text.read, len(piece))), state=self.state)
         text.read += len(piece)
         self.filled[row] += piece
         if text.read < len(text.prompt):
             return []
         return [(text, text.take(np.asarray(logits)[0], self.length))]
+
+    def _guessed(self, row: int) -> list[int]:
+        """What may follow the last token of this row's text."""
+        text = self.rows[row]
+        if text is None or text.drafter is None:
+            return []
+        room = min(self.checked, self.length - len(self.filled[row])) - 1
+        if text.options.max_new_tokens is not None:
+            room = min(room, text.options.max_new_tokens - len(text.chosen) - 1)
+        if room < 1:
+            return []
+        return [t for t in text.drafter.propose(text.prompt + text.tokens, room) if t < self.vocabulary]
+
+    def _check(self, row: int, guess: Sequence[int]) -> Iterator[tuple[Text, Chosen | None]]:
+        """Reads the text's last token and what may follow it in one call; gives the tokens that are chosen, up to the
+        first that was guessed wrongly."""
+        text = self.rows[row]
+        assert text is not None
+        assert self.verify is not None
+        tokens = [text.chosen[-1].token, *guess]
+        inputs = [np.array([tokens], np.int64), np.array([len(self.filled[row])], np.int64)]
+        if len(self.rows) > 1:
+            inputs.append(np.array([row], np.int64))
+        logits = np.asarray(self.verify(*inputs, *self._more([row]), state=self.state))
+        text.checks += 1
+        text.drafted += len(guess)
+        for i, token in enumerate(tokens):
+            self.filled[row].append(token)
+            chosen = text.take(logits[i], self.length)
+            held = chosen is not None and i < len(guess) and chosen.token == guess[i]
+            text.accepted += held
+            if text.finish is not None:
+                self._leave(text)
+            yield text, chosen
+            if not held or text.finish is not None:
+                return
 
     def _go_on(self, decoding: Sequence[bool]) -> list[tuple[Text, Chosen | None]]:
         """A token more for the rows that have been read. Free rows between them get a token that nobody reads."""
@@ -181,7 +270,7 @@ class Engine:
                 start[i] = len(self.filled[i])
             else:
                 start[i] = min(len(self.filled[i]), self.length - 1)
-        logits = np.asarray(self.decode(tokens, start, state=self.state))
+        logits = np.asarray(self.decode(tokens, start, *self._more(range(count)), state=self.state))
         found: list[tuple[Text, Chosen | None]] = []
         for i in range(count):
             text = self.rows[i]

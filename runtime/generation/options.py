@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -25,10 +26,14 @@ class Options:
         presence_penalty: taken from the logits of tokens that were generated.
         frequency_penalty: so, once for each time that they were.
         logit_bias: number of a token -> what is added to its logit.
+        begin_suppress_tokens: numbers of tokens that a text does not begin with.
         seed: of what is drawn; None: another one each time.
         stop: texts that end the generation; they are not part of it.
         stop_tokens: numbers of tokens that do, beside the package's own.
         ignore_eos: whether the package's own end tokens do not end a text.
+        json_schema: the text is JSON by this schema; a dict, a text of JSON, or a class of pydantic.
+        grammar: the text is one of this grammar, in the form of Lark, whose rule `start` it is.
+        regex: the whole text matches this regular expression.
         logprobs: None, or how many of the likeliest tokens to give with their log-probabilities for each token; 0: that
             of the token itself.
     """
@@ -42,10 +47,14 @@ class Options:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: Mapping[int, float] | None = None
+    begin_suppress_tokens: tuple[int, ...] = ()
     seed: int | None = None
     stop: tuple[str, ...] = ()
     stop_tokens: tuple[int, ...] = ()
     ignore_eos: bool = False
+    json_schema: Any = None
+    grammar: str | None = None
+    regex: str | None = None
     logprobs: int | None = None
 
 
@@ -54,6 +63,8 @@ _RANGES: dict[str, tuple[float | None, float | None]] = {
     "temperature": (0, None), "top_p": (0, 1), "min_p": (0, 1), "repetition_penalty": (0, None),
     "presence_penalty": (None, None), "frequency_penalty": (None, None),
 }  # fmt: skip
+#: options that are numbers of tokens
+_TOKENS = ("stop_tokens", "begin_suppress_tokens")
 #: name -> least value
 _COUNTS = {"max_new_tokens": 1, "top_k": 0, "logprobs": 0, "seed": 0}
 
@@ -70,7 +81,8 @@ def read_options(settings: Mapping[str, Any], given: Mapping[str, Any], vocabula
     for name in given:
         if name not in known:
             raise InputError(f"generation has no option '{name}'", hint=f"Options: {', '.join(sorted(known))}.")
-    values = _of_package(settings) | {name: value for name, value in given.items() if value is not None}
+    package = _of_package(settings)
+    values = package | {name: value for name, value in given.items() if value is not None}
     for name, (least, most) in _RANGES.items():
         if name in values:
             values[name] = _number(name, values[name], least, most)
@@ -79,14 +91,21 @@ def read_options(settings: Mapping[str, Any], given: Mapping[str, Any], vocabula
             values[name] = _whole(name, values[name], least)
     if values.get("repetition_penalty", 1.0) == 0:
         raise InputError("repetition_penalty has to be above 0")
-    for name in ("stop", "stop_tokens"):
+    for name in ("stop", *_TOKENS):
         if name in values:
             values[name] = _several(values[name])
     if any(not isinstance(text, str) or not text for text in values.get("stop", ())):
         raise InputError("stop has to be a text, or several, none of them empty")
-    _check_tokens("stop_tokens", values.get("stop_tokens", ()), vocabulary)
+    for name in _TOKENS:
+        _check_tokens(name, values.get(name, ()), vocabulary)
+    if "json_schema" in values:
+        values["json_schema"] = _schema(values["json_schema"])
+    for name in ("grammar", "regex"):
+        if name in values and not isinstance(values[name], str):
+            raise InputError(f"{name} has to be a text, not a {type(values[name]).__name__}")
     bias = values.get("logit_bias")
     if bias is not None:
+        bias = {**package.get("logit_bias", {}), **bias}
         values["logit_bias"] = {
             _token(token): _number("logit_bias", value, None, None) for token, value in bias.items()
         }
@@ -100,9 +119,25 @@ def _of_package(settings: Mapping[str, Any]) -> dict[str, Any]:
     if settings.get("do_sample"):
         values["temperature"] = settings.get("temperature", 1.0)
         values |= {name: settings[name] for name in ("top_k", "top_p", "min_p") if name in settings}
+    if settings.get("begin_suppress_tokens"):
+        values["begin_suppress_tokens"] = settings["begin_suppress_tokens"]
     if settings.get("suppress_tokens"):
         values["logit_bias"] = dict.fromkeys(settings["suppress_tokens"], float("-inf"))
     return values
+
+
+def _schema(value: Any) -> Any:
+    """A JSON schema as a dict; from a text of JSON, or a class with model_json_schema() as pydantic's have."""
+    if hasattr(value, "model_json_schema"):
+        value = value.model_json_schema()
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise InputError(f"json_schema is no JSON: {error}") from None
+    if not isinstance(value, dict | bool):
+        raise InputError(f"json_schema has to be a JSON schema, a dict, not a {type(value).__name__}")
+    return value
 
 
 def _several(value: Any) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .constraints import Constraint
 from .options import Options
 
 __all__ = ["Chosen", "Sampler"]
@@ -36,20 +37,25 @@ class Chosen:
 class Sampler:
     """Chooses the tokens of one text.
 
-    prompt: numbers of the text's tokens so far; the repetition penalty is for them too.
+    prompt: numbers of the text's tokens so far; the repetition penalty is for them too. constraint: what says which
+        tokens may follow; None: all may.
     """
 
-    def __init__(self, options: Options, prompt: Sequence[int]) -> None:
-        self.options = options
+    def __init__(self, options: Options, prompt: Sequence[int], constraint: Constraint | None = None) -> None:
+        self.options, self.constraint = options, constraint
         self.seen = set(prompt)
         self.generated: Counter[int] = Counter()
         self.random = np.random.default_rng(options.seed)
         bias = options.logit_bias or {}
+        self.not_first = np.array(options.begin_suppress_tokens, np.int64)
         self.biased = np.array(list(bias), np.int64), np.array(list(bias.values()), np.float32)
 
     def choose(self, logits: Array) -> Chosen:
         """The next token. logits: f32[vocabulary], not changed."""
-        token = self._draw(self._penalised(logits))
+        changed = self._penalised(logits)
+        if self.constraint is not None:
+            changed = _masked(changed, logits, self.constraint.allowed())
+        token = self._draw(changed)
         self.seen.add(token)
         self.generated[token] += 1
         return self._described(token, logits)
@@ -69,6 +75,9 @@ class Sampler:
         if len(self.biased[0]):
             changed = changed.copy()
             changed[self.biased[0]] += self.biased[1]
+        if len(self.not_first) and not self.generated:
+            changed = changed.copy()
+            changed[self.not_first] = -np.inf
         return changed
 
     def _draw(self, logits: Array) -> int:
@@ -101,6 +110,12 @@ class Sampler:
         order = np.argpartition(-wide, count - 1)[:count] if count else np.zeros(0, np.int64)
         order = order[np.argsort(-wide[order], kind="stable")]
         return Chosen(token, float(wide[token] - total), [(int(i), float(wide[i] - total)) for i in order])
+
+
+def _masked(changed: Array, logits: Array, allowed: Array) -> Array:
+    """The logits of the tokens that are allowed; without penalties and bias where these forbid all of them."""
+    masked = np.where(allowed, changed, -np.inf)
+    return masked if np.isfinite(masked).any() else np.where(allowed, logits, -np.inf)
 
 
 def _nucleus(weights: Array, most: float) -> Array:

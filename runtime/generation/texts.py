@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from ..errors import Error, InputError, LoadError
+from .constraints import Constraint, Constraints
+from .drafting import make_drafter
 from .engine import Engine, Text
 from .options import Options, read_options
 from .sampling import Chosen
 from .stream import Detokenizer, StopTexts
 from .tokenizer import Tokenizer
 
-__all__ = ["Generator", "TextStream", "TokenStream", "Writer"]
+__all__ = ["Generator", "TextStream", "TokenStream", "Writer", "drafted"]
 
 #: states that a model keeps for the next call
 _KEPT = 2
+#: the task of a package -> the module beside this one, and its class
+_CLASSES = {
+    "automatic-speech-recognition": ("speech", "Transcriber"),
+    "image-text-to-text": ("seen", "SeenGenerator"),
+    "text-generation": ("texts", "Generator"),
+    "text2text-generation": ("sources", "SourceGenerator"),
+}
 
 
 class Generator:
@@ -25,12 +35,15 @@ class Generator:
     task: the manifest's row. read: name of a file of the task -> its bytes.
     """
 
+    engine_class = Engine
+
     def __init__(self, model: Any, task: Mapping[str, Any], read: Callable[[str], bytes | None]) -> None:
         self._model, self._task, self._read = model, task, read
         self._settings: Mapping[str, Any] = task.get("settings", {})
         self._engines: list[Engine] = []
         self._lock = threading.Lock()
         self._tokenizer: Tokenizer | None = None
+        self._constraints: Constraints | None = None
         ends = self._settings.get("eos_token_id", ())
         self._ends = frozenset([ends] if isinstance(ends, int) else ends)
         self.length, self.vocabulary = int(task["length"]), int(task["vocabulary"])
@@ -56,30 +69,47 @@ class Generator:
         tokens = [int(token) for token in prompt]
         if not tokens and "bos_token_id" in self._settings:
             tokens = [int(self._settings["bos_token_id"])]
-        ends = frozenset(options.stop_tokens) | (frozenset() if options.ignore_eos else self._ends)
-        return Text(tokens, options, ends)
+        return self.made(tokens, options)
 
-    def tokens(self, prompt: Sequence[int], given: Mapping[str, Any]) -> TokenStream:
+    def made(self, tokens: Sequence[int], options: Options, source: Any = None) -> Text:
+        """A text that begins with some tokens, with what ends it and the form that it has."""
+        return Text(tokens, options, self.ends(options), source, self._constraint(options))
+
+    def _constraint(self, options: Options) -> Constraint | None:
+        if options.json_schema is None and options.grammar is None and options.regex is None:
+            return None
+        if self._constraints is None:
+            data = self._read("tokenizer.json")
+            if data is None:
+                raise InputError("json_schema, grammar and regex need a tokenizer, and the package has none")
+            self._constraints = Constraints(data, self.vocabulary, sorted(self._ends))
+        return self._constraints.of(options)
+
+    def ends(self, options: Options) -> frozenset[int]:
+        """The tokens that end a text."""
+        return frozenset(options.stop_tokens) | (frozenset() if options.ignore_eos else self._ends)
+
+    def tokens(self, prompt: Sequence[int], given: Mapping[str, Any], draft: Any = None) -> TokenStream:
         options = self.options(given)
         if options.stop:
             raise InputError("stop is for texts; tokens end at stop_tokens")
-        return TokenStream(self, self.text(prompt, options))
+        return TokenStream(self, drafted(self.text(prompt, options), draft))
 
-    def stream(self, prompt: str | Sequence[int], given: Mapping[str, Any]) -> TextStream:
+    def stream(self, prompt: str | Sequence[int], given: Mapping[str, Any], draft: Any = None) -> TextStream:
         options = self.options(given)
-        return TextStream(self, self.text(self._encoded(prompt), options))
+        return TextStream(self, drafted(self.text(self._encoded(prompt), options), draft))
 
-    def batch(self, prompts: Sequence[str | Sequence[int]], given: Mapping[str, Any]) -> list[str]:
+    def batch(self, prompts: Sequence[str | Sequence[int]], given: Mapping[str, Any], draft: Any = None) -> list[str]:
         """The texts that follow several prompts, generated side by side."""
         if isinstance(prompts, str):
             raise InputError("generate_batch takes several prompts; generate takes one")
         options = self.options(given)
-        texts = [self.text(self._encoded(prompt), options) for prompt in prompts]
+        texts = [drafted(self.text(self._encoded(prompt), options), draft) for prompt in prompts]
         writers = {id(text): Writer(self.tokenizer, text) for text in texts}
         pieces: dict[int, list[str]] = {id(text): [] for text in texts}
         with self.engine() as engine:
             for text in texts:
-                engine.check_prompt(text.prompt)
+                engine.check(text)
             for text in texts:
                 engine.add(text)
             while engine.busy:
@@ -90,10 +120,10 @@ class Generator:
                         text.finish = "stop"
         return ["".join(pieces[id(text)]) for text in texts]
 
-    def chat(self, messages: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> TextStream:
+    def chat(self, messages: Sequence[Mapping[str, Any]], given: Mapping[str, Any], draft: Any = None) -> TextStream:
         options = self.options(given)
         prompt = self.tokenizer.encode(self.tokenizer.chat(messages), special=False)
-        return TextStream(self, self.text(prompt, options))
+        return TextStream(self, drafted(self.text(prompt, options), draft))
 
     def _encoded(self, prompt: str | Sequence[int]) -> Sequence[int]:
         return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
@@ -108,7 +138,11 @@ class Generator:
             if fitting:
                 self._engines.remove(fitting[-1])
                 return fitting[-1]
-        return Engine(self._model, self._task, reuse)
+        return self.new_engine(reuse)
+
+    def new_engine(self, reuse: bool) -> Engine:
+        """An engine that nobody else has."""
+        return self.engine_class(self._model, self._task, reuse)
 
     def give_back(self, engine: Engine) -> None:
         with self._lock:
@@ -140,12 +174,13 @@ class TokenStream:
         chosen: those so far, with their log-probabilities where these were asked for.
         tokens: their numbers.
         finish_reason: None while it goes on, then "stop" or "length".
+        statistics: of speculative decoding.
     """
 
     def __init__(self, generator: Generator, text: Text) -> None:
         self._text = text
         with generator.engine() as engine:  # refuses a prompt before the first token is asked for
-            engine.check_prompt(text.prompt)
+            engine.check(text)
         self._chosen = _chosen(generator, text)
 
     def __iter__(self) -> Iterator[int]:
@@ -169,12 +204,23 @@ class TokenStream:
     def finish_reason(self) -> str | None:
         return self._text.finish
 
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Of the guesses of a draft: `drafted` tokens, `accepted` ones, the `rate` of these, and `checks`, the calls
+        that checked them; `tokens`, all that were generated."""
+        text = self._text
+        rate = text.accepted / text.drafted if text.drafted else 0.0
+        return {
+            "tokens": len(text.chosen), "drafted": text.drafted, "accepted": text.accepted, "rate": rate,
+            "checks": text.checks,
+        }  # fmt: skip
+
 
 class TextStream:
     """The text that follows a prompt, piece by piece as it is generated: iterate over it. The pieces joined are it.
 
     Attributes:
-        tokens, chosen, finish_reason: as of TokenStream.
+        tokens, chosen, finish_reason, statistics: as of TokenStream.
         prompt_tokens: numbers of the prompt's tokens.
     """
 
@@ -211,11 +257,15 @@ class TextStream:
 
     @property
     def prompt_tokens(self) -> list[int]:
-        return list(self._text.prompt)
+        return list(self._text.given)
 
     @property
     def finish_reason(self) -> str | None:
         return self._stream.finish_reason
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        return self._stream.statistics
 
 
 class Writer:
@@ -243,6 +293,12 @@ class Writer:
         return piece
 
 
+def drafted(text: Text, draft: Any) -> Text:
+    """The text with what guesses its tokens."""
+    text.drafter = make_drafter(draft)
+    return text
+
+
 def _chosen(generator: Generator, text: Text) -> Any:
     """The tokens of one text, None for its end; the engine is lent while they are asked for."""
     with generator.engine() as engine:
@@ -254,7 +310,8 @@ def _chosen(generator: Generator, text: Text) -> Any:
 
 def generator_of(model: Any, task: Mapping[str, Any] | None, read: Callable[[str], bytes | None]) -> Generator:
     """Raises InputError for a package that was not compiled for text, LoadError for one whose row is not whole."""
-    if not task or task.get("name") != "text-generation":
+    name = (task or {}).get("name")
+    if not task or name not in _CLASSES:
         raise InputError(
             "the package does not generate text",
             hint="Compile a model's folder: mycc compile DIR --task text-generation --out text.pkg",
@@ -262,7 +319,8 @@ def generator_of(model: Any, task: Mapping[str, Any] | None, read: Callable[[str
     if task.get("format", 1) != 1:
         raise LoadError(f"the package's text generation has format {task.get('format')}, which this mycc does not know")
     try:
-        return Generator(model, task, read)
+        found = getattr(import_module(f".{_CLASSES[name][0]}", __package__), _CLASSES[name][1])
+        return found(model, task, read)
     except Error:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import Error, InputError
-from ..generation.engine import Engine, Text
+from ..generation.engine import Text
 from ..generation.sampling import Chosen
 from ..generation.texts import Writer
 from ..installation import how_to_install
@@ -125,9 +125,10 @@ async def _body(request: Any, name: str) -> dict[str, Any]:
 class _Server:
     def __init__(self, model: Any, name: str, waiting: int) -> None:
         self.name, self.generator = name, model.generator
+        if (model.manifest.get("task") or {}).get("name") == "automatic-speech-recognition":
+            raise InputError("the server answers texts, and the package writes down speech", hint="Use transcribe.")
         self.tokenizer = self.generator.tokenizer
-        task = model.manifest["task"]
-        self.service = Service(lambda: Engine(model, task, reuse=True), waiting)
+        self.service = Service(lambda: self.generator.new_engine(reuse=True), waiting)
 
     async def answer(self, request: Any, chat: bool) -> Any:
         """The response to a request: errors of the client's are 400, too many texts 429."""
@@ -274,7 +275,7 @@ async def _gone(request: Any, runs: Sequence[_Run]) -> None:
 
 
 def _usage(runs: Sequence[_Run], count: int) -> dict[str, int]:
-    return usage(sum(len(run.text.prompt) for run in runs[::count]), sum(len(run.chosen) for run in runs))
+    return usage(sum(len(run.text.given) for run in runs[::count]), sum(len(run.chosen) for run in runs))
 
 
 def _event(value: dict[str, Any]) -> str:

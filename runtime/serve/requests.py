@@ -15,15 +15,15 @@ _OPTIONS = {
     "temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop", "logit_bias": "logit_bias",
     "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "top_k": "top_k",
     "min_p": "min_p", "repetition_penalty": "repetition_penalty", "ignore_eos": "ignore_eos",
-    "stop_token_ids": "stop_tokens",
+    "stop_token_ids": "stop_tokens", "json_schema": "json_schema", "grammar": "grammar", "regex": "regex",
 }  # fmt: skip
-_READ = {"model", "n", "stream", "stream_options", "logprobs"}
+_READ = {"model", "n", "stream", "stream_options", "logprobs", "response_format"}
 #: what says nothing of the text
 _IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "verbosity"}
 #: what would change the text, and the values at which it does not
 _PLAIN: dict[str, tuple[Any, ...]] = {
     "best_of": (1,), "suffix": ("",), "echo": (False,), "tools": ([],), "tool_choice": ("none", "auto"),
-    "functions": ([],), "response_format": ({"type": "text"},), "modalities": (["text"],), "audio": (),
+    "functions": ([],), "modalities": (["text"],), "audio": (),
     "parallel_tool_calls": (True, False), "reasoning_effort": (), "prediction": (),
 }  # fmt: skip
 #: the interface's own default for completions
@@ -90,7 +90,24 @@ def _options(body: Mapping[str, Any], own: set[str]) -> dict[str, Any]:
             raise InputError(f"{name} is not supported by this server")
     options = {ours: body[name] for name, ours in _OPTIONS.items() if body.get(name) is not None}
     options.setdefault("temperature", 1.0)
+    if body.get("response_format") is not None:
+        options |= _response_format(body["response_format"])
     return options
+
+
+def _response_format(asked: Any) -> dict[str, Any]:
+    """The option of generation that OpenAI's response_format asks for."""
+    kind = asked.get("type") if isinstance(asked, dict) else None
+    if kind == "text":
+        return {}
+    if kind == "json_object":
+        return {"json_schema": {"type": "object"}}
+    if kind == "json_schema":
+        row = asked.get("json_schema")
+        if not isinstance(row, dict) or not isinstance(row.get("schema"), dict):
+            raise InputError('response_format needs "json_schema": {"name": ..., "schema": {...}}')
+        return {"json_schema": row["schema"]}
+    raise InputError('response_format has to be of the type "text", "json_object" or "json_schema"')
 
 
 def _form(body: Mapping[str, Any]) -> tuple[int, bool, bool]:

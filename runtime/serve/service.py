@@ -52,7 +52,7 @@ class Service:
             InputError: the prompt is too long.
             Busy: too many texts wait.
         """
-        self._engine.check_prompt(text.prompt)
+        self._engine.check(text)
         with self._lock:
             if self._entered >= self._most + len(self._engine.rows):
                 raise Busy

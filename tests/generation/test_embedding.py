@@ -57,13 +57,17 @@ def test_vectors_of_texts(tmp_path: Path) -> None:
 
 def served(package: Path, texts: list[str], vectors: Any) -> None:
     """The server's answers are the same vectors."""
-    httpx, app = pytest.importorskip("httpx"), pytest.importorskip("mycc.runtime.serve.app")
+    httpx, app = pytest.importorskip("httpx2"), pytest.importorskip("mycc.runtime.serve.app")
+    openai = pytest.importorskip("openai")
 
     async def work() -> None:
         transport = httpx.ASGITransport(app=app.application(mycc.load(package), "small"))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             got = (await client.post("/v1/embeddings", json={"input": texts, "model": "small"})).json()
             np.testing.assert_array_equal([row["embedding"] for row in got["data"]], vectors)
+            official = openai.AsyncOpenAI(api_key="none", base_url="http://test/v1", http_client=client)
+            rows = await official.embeddings.create(model="small", input=texts)
+            np.testing.assert_allclose([row.embedding for row in rows.data], vectors, atol=1e-6)
             body = {"input": texts[1], "encoding_format": "base64"}
             packed = (await client.post("/v1/embeddings", json=body)).json()["data"][0]["embedding"]
             np.testing.assert_allclose(np.frombuffer(base64.b64decode(packed), np.float32), vectors[1], atol=1e-6)

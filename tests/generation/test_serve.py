@@ -1,4 +1,4 @@
-"""The server by HTTP, in the process: what its clients get is what the model's own calls give."""
+"""The server by HTTP, in the process: what OpenAI's client and plain ones get is what the model's own calls give."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from mycc.runtime.serve.app import application
 
 from .folders import TEXTS
 
-httpx = pytest.importorskip("httpx")
+httpx = pytest.importorskip("httpx2")
+openai = pytest.importorskip("openai")
 pytest.importorskip("starlette")
 
 Client = Any
@@ -33,43 +34,45 @@ def with_client(made: Any, work: Callable[[Client], Any], waiting: int = 256) ->
     return asyncio.run(run())
 
 
-def events(text: str) -> list[Any]:
-    lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
-    assert lines[-1] == "[DONE]"
-    return [json.loads(line) for line in lines[:-1]]
+def with_openai(made: Any, work: Callable[[Any], Any]) -> Any:
+    """Runs `work` with OpenAI's own client of a server of the package."""
+
+    async def run(client: Client) -> Any:
+        return await work(
+            openai.AsyncOpenAI(api_key="none", base_url="http://test/v1", http_client=client, max_retries=0)
+        )
+
+    return with_client(made, run)
 
 
 def test_completions(made: Any, model: Any) -> None:
     wanted = [model.generate(text, max_new_tokens=12, ignore_eos=True) for text in TEXTS[:2]]
     texts = [stream.text() for stream in wanted]
+    asked: dict[str, Any] = {
+        "model": "small", "prompt": TEXTS[:2], "temperature": 0, "max_tokens": 12, "extra_body": {"ignore_eos": True},
+    }  # fmt: skip
 
-    async def work(client: Client) -> None:
-        assert (await client.get("/v1/models")).json()["data"][0]["id"] == "small"
-        whole = (await client.post("/v1/completions", json={"prompt": TEXTS[:2], **GREEDY, "logprobs": 2})).json()
-        assert [choice["text"] for choice in whole["choices"]] == texts
-        assert [choice["finish_reason"] for choice in whole["choices"]] == ["length", "length"]
-        assert len(whole["choices"][0]["logprobs"]["token_logprobs"]) == 12
+    async def work(client: Any) -> None:
+        assert [row.id async for row in client.models.list()] == ["small"]
+        whole = await client.completions.create(**asked, logprobs=2)
+        assert [choice.text for choice in whole.choices] == texts
+        assert [choice.finish_reason for choice in whole.choices] == ["length", "length"]
+        assert len(whole.choices[0].logprobs.token_logprobs) == 12
         read = sum(len(stream.prompt_tokens) for stream in wanted)
-        assert whole["usage"] == {"prompt_tokens": read, "completion_tokens": 24, "total_tokens": read + 24}
-        body = {
-            "prompt": TEXTS[:2],
-            "model": "small",
-            **GREEDY,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        got = events((await client.post("/v1/completions", json=body)).text)
-        assert got[-1]["usage"] == whole["usage"]
+        counts = (whole.usage.prompt_tokens, whole.usage.completion_tokens, whole.usage.total_tokens)
+        assert counts == (read, 24, read + 24)
+        stream = await client.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+        got = [event async for event in stream]
+        assert got[-1].usage == whole.usage
         for index in (0, 1):
-            own = [choice for event in got for choice in event["choices"] if choice["index"] == index]
-            assert "".join(choice["text"] for choice in own) == texts[index]
-            assert [choice["finish_reason"] for choice in own if choice["finish_reason"]] == ["length"]
-        stop = {"prompt": TEXTS[0], **GREEDY, "stop": texts[0][4:6]}
-        cut = (await client.post("/v1/completions", json=stop)).json()["choices"][0]
-        assert cut["text"] == texts[0][: texts[0].index(texts[0][4:6])]
-        assert cut["finish_reason"] == "stop"
+            own = [choice for event in got for choice in event.choices if choice.index == index]
+            assert "".join(choice.text for choice in own) == texts[index]
+            assert [choice.finish_reason for choice in own if choice.finish_reason] == ["length"]
+        cut = await client.completions.create(**{**asked, "prompt": TEXTS[0]}, stop=texts[0][4:6])
+        assert cut.choices[0].text == texts[0][: texts[0].index(texts[0][4:6])]
+        assert cut.choices[0].finish_reason == "stop"
 
-    with_client(made, work)
+    with_openai(made, work)
 
 
 def test_chats_that_go_on(made: Any, model: Any) -> None:
@@ -77,20 +80,46 @@ def test_chats_that_go_on(made: Any, model: Any) -> None:
     first = model.chat(messages, max_new_tokens=8, ignore_eos=True).text()
     longer = [*messages, {"role": "assistant", "content": first}, {"role": "user", "content": "the dog"}]
     second = model.chat(longer, max_new_tokens=8, ignore_eos=True).text()
+    asked: dict[str, Any] = {
+        "model": "small", "temperature": 0, "max_completion_tokens": 8, "extra_body": {"ignore_eos": True},
+    }  # fmt: skip
 
-    async def work(client: Client) -> None:
-        options = {"temperature": 0, "ignore_eos": True, "max_completion_tokens": 8}
-        answer = (await client.post("/v1/chat/completions", json={"messages": messages, **options})).json()
-        assert answer["choices"][0]["message"] == {"role": "assistant", "content": first}
+    async def work(client: Any) -> None:
+        answer = await client.chat.completions.create(**asked, messages=messages)
+        assert (answer.choices[0].message.role, answer.choices[0].message.content) == ("assistant", first)
         parts = [*longer[:-1], {"role": "user", "content": [{"type": "text", "text": "the dog"}]}]
-        body = {"messages": parts, **options, "stream": True, "logprobs": True, "top_logprobs": 1}
-        got = events((await client.post("/v1/chat/completions", json=body)).text)
-        deltas = [event["choices"][0]["delta"] for event in got]
-        assert deltas[0]["role"] == "assistant"
-        assert "".join(delta.get("content", "") for delta in deltas) == second
-        assert sum(len(event["choices"][0]["logprobs"]["content"]) for event in got) == 8
+        stream = await client.chat.completions.create(
+            **asked, messages=parts, stream=True, logprobs=True, top_logprobs=1
+        )
+        choices = [event.choices[0] async for event in stream]
+        assert choices[0].delta.role == "assistant"
+        assert "".join(choice.delta.content or "" for choice in choices) == second
+        assert sum(len(choice.logprobs.content) for choice in choices) == 8
 
-    with_client(made, work)
+    with_openai(made, work)
+
+
+def test_answers_of_a_form(made: Any) -> None:
+    pytest.importorskip("llguidance")
+    schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99, "minimum": 0}},
+              "required": ["age"], "additionalProperties": False,
+              "x-guidance": {"whitespace_pattern": " ?"}}  # fmt: skip
+    asked: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": "the fox"}], "max_tokens": 60}
+
+    async def work(client: Any) -> None:
+        form = {"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": schema}}
+        answer = await client.chat.completions.create(**asked, seed=1, response_format=form)
+        assert set(json.loads(answer.choices[0].message.content)) == {"age"}
+        assert answer.choices[0].finish_reason == "stop"
+        number = await client.chat.completions.create(**asked, extra_body={"regex": "[0-9]{3}"})
+        assert number.choices[0].message.content.isdecimal()
+        for wrong in ({"type": "xml"}, {"type": "json_schema"}):
+            with pytest.raises(openai.BadRequestError, match="response_format"):
+                await client.chat.completions.create(**asked, response_format=wrong)
+        with pytest.raises(openai.NotFoundError, match="there is no model"):
+            await client.chat.completions.create(**{**asked, "model": "other"})
+
+    with_openai(made, work)
 
 
 def test_many_clients_get_what_each_would_alone(made: Any, model: Any) -> None:
