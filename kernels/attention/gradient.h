@@ -228,7 +228,7 @@ template <class Element, class Score> struct GradientWork : Rows {
     prefetch_row_l1(from + kPrefetchRows * step, size);
     int64_t i = 0;
     for (; i + W <= size; i += W) store(to + i, load(from + i) * factor);
-    if (i < size) store_part(to + i, load_part(from + i, int(size - i)) * factor, int(size - i));
+    if (i < size) store_tail(to + i, load_tail(from + i, int(size - i)) * factor, int(size - i));
   }
 
   void pack_key_block(int64_t n0, int64_t keys) const {
