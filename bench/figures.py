@@ -70,8 +70,9 @@ def report(figures: list[Figure], settings: Settings) -> dict[str, object]:
 
     from mycc.runtime.roof import machine_facts
 
-    versions = {name: version(name) for name in ("mycc", "torch", "numpy")} | {"python": platform.python_version()}
+    versions = {name: version(name) for name in ("mycc-aot", "torch", "numpy")} | {"python": platform.python_version()}
     return {
+        "date": time.strftime("%Y-%m-%d"),
         "machine": machine_facts(), "versions": versions, "models": settings.models, "threads": settings.threads,
         "figures": [figure.as_dict() for figure in figures],
     }  # fmt: skip
