@@ -171,6 +171,8 @@ def plan_text(kernel: dict[str, Any]) -> str:
     if not isinstance(plan, dict):
         return ""
     shown = [(name, plan[name]) for name in SHORT_PLAN if isinstance(plan.get(name), str | int | list)]
+    blocking = plan.get("blocking")  # of a matrix kernel: its first number is what the sums are cut by
+    shown += list(blocking.items())[:1] if isinstance(blocking, dict) else []
     return ", ".join(f"{name} {' '.join(map(str, x)) if isinstance(x, list) else x}" for name, x in shown)
 
 

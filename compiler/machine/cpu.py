@@ -23,6 +23,8 @@ L2 = 256 << 10
 SET_STRIDE = 64 * LINE
 #: float32 elements of the longest vector of any level: blocks that are a multiple of it are whole vectors on each
 WIDEST_LANES = 16
+#: columns of a panel of the packed operand of a product: a line of float32, one vector of the longest
+PANEL = 16
 
 # --- sizes beyond which memory is what counts (measured: docs/decisions/0070, 0102) -----------------------------------
 
@@ -66,21 +68,30 @@ class Cpu:
         lanes: float32 elements of a vector register.
         registers: vector registers.
         fused: whether there is a fused multiply-add.
+        tile_panels: of products: for results of 1, 2, ... rows the panels of the widest register tile; its length is
+            the height of the tallest one. A tile needs rows * panels * PANEL / lanes accumulators: enough of them to
+            hide the latency of the multiply-add, few enough to leave registers for one row of B and a broadcast of A.
     """
 
     name: str
     lanes: int
     registers: int
     fused: bool
+    tile_panels: tuple[int, ...]
 
 
 #: x86-64 psABI, section 3.1.1 (micro-architecture levels); Arm Architecture Reference Manual, A1.4
 CPUS: dict[str, Cpu] = {
     cpu.name: cpu
     for cpu in (
-        Cpu("x86-64-v2", lanes=4, registers=16, fused=False),
-        Cpu("x86-64-v3", lanes=8, registers=16, fused=True),
-        Cpu("x86-64-v4", lanes=16, registers=32, fused=True),
-        Cpu("aarch64", lanes=4, registers=32, fused=True),
+        # 12 accumulators, 3 broadcasts, 1 product
+        Cpu("x86-64-v2", lanes=4, registers=16, fused=False, tile_panels=(2, 1, 1)),
+        # 6 x 16 has 12 accumulators, 2 of B, a broadcast
+        Cpu("x86-64-v3", lanes=8, registers=16, fused=True, tile_panels=(4, 2, 2, 1, 1, 1)),
+        # 8 x 48 has 24 accumulators, 3 of B; more rows would need more pointers than there are general registers. A
+        # single row takes four panels, each a stream of memory, or one where one is as fast (0087).
+        Cpu("x86-64-v4", lanes=16, registers=32, fused=True, tile_panels=(4, 4, 4, 4, 4, 4, 3, 3)),
+        # 6 x 16 has 24 accumulators, 4 of B
+        Cpu("aarch64", lanes=4, registers=32, fused=True, tile_panels=(2, 2, 2, 1, 1, 1)),
     )
 }

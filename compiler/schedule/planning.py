@@ -18,6 +18,7 @@ from ..ir.program import AnyNode
 from ..ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from .gpu.planning import GPU_PLANNING, empty_gpu_plan
 from .loops import loop_plan
+from .matrix import matrix_plan
 from .passes import Context
 from .planning_pass import PlanningPass, run_planning
 from .remarks import Remarks
@@ -45,6 +46,16 @@ def _loops(name: str, field: str, value: Callable[[Kernel], Any], needs: str = "
     return PlanningPass(name, LoopPlan, field, run, frozenset(needs.split()))
 
 
+def _matrix(name: str, field: str, value: Callable[[Kernel], Any], needs: str = "") -> PlanningPass:
+    """A row that makes a field of a MatrixPlan."""
+
+    def run(kernel: Kernel, context: Context) -> Kernel:
+        assert isinstance(kernel.plan, MatrixPlan)
+        return replace(kernel, plan=replace(kernel.plan, **{field: value(kernel)}))
+
+    return PlanningPass(name, MatrixPlan, field, run, frozenset(needs.split()))
+
+
 CPU_PLANNING: tuple[PlanningPass, ...] = (
     PlanningPass("base-offsets", None, "base_offsets", lambda k, c: loop_plan.hoist_base_offsets(k)),
     PlanningPass("fma-contraction", None, "node", lambda k, c: loop_plan.contract_products(k)),
@@ -70,6 +81,13 @@ CPU_PLANNING: tuple[PlanningPass, ...] = (
     _loops("vertical-reductions", "vertical", loop_plan.vertical, "vector reduction transposed"),
     _loops("horizontal-reductions", "horizontal", loop_plan.horizontal, "form vector parallel reduction"),
     _loops("column-walks", "walk", loop_plan.walk, "form vector reduction prefetch"),
+    _matrix("matrix-algorithm", "algorithm", matrix_plan.algorithm),
+    _matrix("matrix-packing", "packing", matrix_plan.packing),
+    _matrix("register-tiles", "tiles", matrix_plan.tiles, "algorithm"),
+    _matrix("matrix-blocking", "blocking", matrix_plan.blocking, "algorithm"),
+    _matrix("streamed-weights", "streamed", matrix_plan.streamed, "packing"),
+    _matrix("epilogue-in-registers", "in_registers", matrix_plan.in_registers, "algorithm"),
+    _matrix("chain-links", "links", matrix_plan.links, "algorithm"),
 )
 
 

@@ -155,7 +155,7 @@ def test_parts_of_a_choice() -> None:
 @pytest.mark.parametrize(
     ("case", "choice", "texts"),
     [
-        ("gemm", {"depth": 256}, ["GemmTuning tuning;", "tuning.depth = tuning_depth;", ", tuning);"]),
+        ("gemm", {"depth": 192}, ["GemmTuning tuning;", "tuning.depth = tuning_depth;", ", tuning);"]),
         ("gemm-unpacked", {"group_bytes": 16384}, ["tuning.group_bytes = tuning_group_bytes;", ", tuning);"]),
         ("strided conv", {"pixels": 128}, ["ConvTuning tuning;", "tuning.pixels = tuning_pixels;", ", tuning);"]),
         ("attention", {"key_block": 128}, ["AttentionTuning tuning;", "attention(host, args, NoScore(), tuning);"]),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...ir.index import of
 from ...ir.nodes import Store
+from ...ir.plans.matrix import MatrixPlan
 from ...ir.structured import ConvChain
 from .lift import Lifted
 from .scope import Param, Scope
@@ -14,15 +15,16 @@ from .structured_views import FieldPrinter, conv_epilogue, conv_fields
 from .views.structured import ChainKernel, ChainLink, Epilogue
 
 
-def chain_view(node: ConvChain) -> ChainKernel:
+def chain_view(node: ConvChain, plan: MatrixPlan) -> ChainKernel:
+    """A chain of convolutions by the plans of its links."""
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     scope.locals.update(dict.fromkeys(node.locals, "to"))
     lifted = Lifted()
-    links = tuple(_link(scope, lifted, node, i) for i in range(len(node.links)))
+    links = tuple(_link(scope, lifted, node, i, plan.links[i]) for i in range(len(node.links)))
     return ChainKernel("conv_chain.cpp.j2", scope.params(), links)
 
 
-def _link(scope: Scope, lifted: Lifted, chain: ConvChain, i: int) -> ChainLink:
+def _link(scope: Scope, lifted: Lifted, chain: ConvChain, i: int, plan: MatrixPlan) -> ChainLink:
     link = chain.links[i]
     part = "depthwise" if link.depthwise else "expand" if i == 0 else "project"
     text = FieldPrinter(scope, f"{part}_", lifted)
@@ -30,7 +32,7 @@ def _link(scope: Scope, lifted: Lifted, chain: ConvChain, i: int) -> ChainLink:
     stores = link.stores
     if inside:  # a pixel's channels lie at `to`
         stores = tuple(Store(s.buffer, of(link.dims[-1]), s.value) for s in stores)
-    epilogue = conv_epilogue(text, link, stores)
+    epilogue = conv_epilogue(text, link, stores, plan)
     return ChainLink(part, conv_fields(text, link), epilogue, inside, _used(scope.params(), epilogue))
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import jinja2
 
-from ...machine.cpu import CPUS, LINE, Cpu
+from ...machine.cpu import CPUS, LINE, PANEL, Cpu
 from .conv_tiles import RUN_TILE_SETS, RunTileSet
 
-PANEL = 16  # columns of a panel of B
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (7, 4)  # of such a tile
 FETCHING = 16  # multiply-adds that leave instructions time to fetch; beside 12, two a cycle, it takes longer
@@ -85,9 +84,7 @@ class TileSet:
     """The tiles of an instruction set.
 
     cpu: its registers; constraint: their letter in inline assembly.
-    panels: for row counts 1, 2, ... the panels of the widest tile; its length is the height of the tallest tile.
-    A tile needs rows * panels * 16 / lanes accumulators: enough of them to hide the latency of the multiply-add, few
-    enough to leave registers for one row of B and a broadcast of A.
+    panels: for row counts 1, 2, ... the panels of the widest tile, as the machine's row has them.
     """
 
     cpu: Cpu
@@ -145,17 +142,9 @@ class TileSet:
         return tuple(range(1, widest + 1)) if self.cpu.lanes == PANEL and needed <= self.cpu.registers else ()
 
 
-TILE_SETS: dict[str, TileSet] = {
-    # 16 registers of 4 floats, no fused multiply-add: 12 accumulators, 3 broadcasts, 1 product.
-    "x86-64-v2": TileSet(CPUS["x86-64-v2"], "x", panels=(2, 1, 1)),
-    # 16 registers of 8: 6 x 16 has 12 accumulators, 2 of B, a broadcast.
-    "x86-64-v3": TileSet(CPUS["x86-64-v3"], "x", panels=(4, 2, 2, 1, 1, 1)),
-    # 32 registers of 16: 8 x 48 has 24 accumulators, 3 of B; more rows would need more pointers than there are
-    # general registers. A single row takes four panels, each a stream of memory, or one where one is as fast (0087).
-    "x86-64-v4": TileSet(CPUS["x86-64-v4"], "v", panels=(4, 4, 4, 4, 4, 4, 3, 3)),
-    # 32 registers of 4: 6 x 16 has 24 accumulators, 4 of B.
-    "aarch64": TileSet(CPUS["aarch64"], "w", panels=(2, 2, 2, 1, 1, 1)),
-}
+#: the letter of vector registers in inline assembly
+CONSTRAINTS = {"x86-64-v2": "x", "x86-64-v3": "x", "x86-64-v4": "v", "aarch64": "w"}
+TILE_SETS: dict[str, TileSet] = {name: TileSet(cpu, CONSTRAINTS[name], cpu.tile_panels) for name, cpu in CPUS.items()}
 
 
 def render_micro_kernels(isa: str, bodies: bool = True) -> str:

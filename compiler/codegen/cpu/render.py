@@ -14,12 +14,15 @@ from ...ir.index import ZERO, Index
 from ...ir.nodes import Scan, Scatter
 from ...ir.plans import kernel as plans
 from ...ir.plans.loop import LoopPlan
+from ...ir.plans.matrix import MatrixPlan
 from ...ir.program import AnyNode, Assert, Choose, Repeat
 from ...ir.routines import Custom, Routine
 from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from ...lower.core.routines import ROUTINES
 from ...schedule import Schedule
 from ...tune.choices.choices import COST_MODEL, Choice
+from ...tune.choices.space import split
+from .blocking import with_blocking, with_chosen_blocking
 from .chain_views import chain_view
 from .indentation import indent
 from .loop_views import loop_view
@@ -88,7 +91,7 @@ class KernelPool:
     ) -> KernelCall:
         """A kernel of the schedule with a choice, rendered when its text is new; weight_bytes: see gemm_view."""
         node, base_offsets = kernel.node, dict(kernel.base_offsets)
-        view = with_choice(view_of(node, kernel.plan, weight_bytes), choice)
+        view = _chosen_view(node, kernel.plan, choice, weight_bytes)
         text = _render(view)
         if text not in self._by_text:
             symbol = self._unique(name)
@@ -105,17 +108,25 @@ class KernelPool:
         return f"{name}_{count}" if count else name
 
 
+def _chosen_view(node: AnyNode, plan: plans.Plan | None, choice: Choice, weight_bytes: Index) -> KernelView:
+    if isinstance(plan, MatrixPlan):
+        return view_of(node, with_chosen_blocking(plan, split(choice, "codegen")), weight_bytes)
+    return with_choice(view_of(node, plan, weight_bytes), choice)
+
+
 def view_of(node: AnyNode, plan: plans.Plan | None, weight_bytes: Index = ZERO) -> KernelView:
     """What the template of a kernel is rendered with."""
     match node:
         case Gemm():
-            return gemm_view(node, weight_bytes)
+            own = _matrix_plan(plan)
+            return with_blocking(gemm_view(node, own, weight_bytes), own)
         case Conv():
-            return conv_view(node)
+            own = _matrix_plan(plan)
+            return with_blocking(conv_view(node, own), own)
         case ConvChain():
-            return chain_view(node)
+            return chain_view(node, _matrix_plan(plan))
         case Attention():
-            return attention_view(node)
+            return with_blocking(attention_view(node), _matrix_plan(plan))
         case AttentionGradient():
             return attention_gradient_view(node)
         case Scan():
@@ -135,6 +146,11 @@ def view_of(node: AnyNode, plan: plans.Plan | None, weight_bytes: Index = ZERO) 
 
 def _loop_plan(plan: plans.Plan | None) -> LoopPlan:
     assert isinstance(plan, LoopPlan)
+    return plan
+
+
+def _matrix_plan(plan: plans.Plan | None) -> MatrixPlan:
+    assert isinstance(plan, MatrixPlan)
     return plan
 
 

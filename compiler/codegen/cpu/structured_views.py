@@ -20,6 +20,7 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Store
+from ...ir.plans.matrix import MatrixPlan, Packing
 from ...ir.structured import WINOGRAD_FORMS, Attention, AttentionGradient, Conv, Gemm, Patches
 from .emit import Emitter
 from .epilogue_terms import added, results
@@ -43,30 +44,29 @@ ATTENTION_GRADIENT_ARGUMENTS = {
 }
 
 
-def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
+def gemm_view(node: Gemm, plan: MatrixPlan, weight_bytes: Index = ZERO) -> GemmKernel:
     """weight_bytes: of all products of a run; 0: not known."""
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     *batch, m, n = node.dims
     others = tuple(acc.name for _, acc in node.also)
-    tiled = node.acc.dtype == "f32" and node.a_dtype != "i8"
-    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name, tiled=tiled, others=others)
+    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name, tiled=plan.in_registers, others=others)
     lead = [v.extent for v in batch]
     strides = node.a.strides
     sizes = {"m": m.extent, "n": n.extent, "k": node.k}
     if node.quantised is not None:
-        return _quantised_view(node, text, epilogue)
-    if node.packed:
+        return _quantised_view(node, plan, text, epilogue)
+    if plan.packing is Packing.COMPILE_TIME:
         fields = text.sizes({"batch": product(lead), **sizes}) + text.address("a", node.a)
         fields += text.sizes({"a_batch": strides[0] if batch else ZERO, "a_row": strides[-2]})
         b_batch, *b_panel = node.b.strides or (ZERO,)
         fields += text.address("b", node.b) + text.sizes({"b_batch": b_batch})
         if b_panel:  # parts of panels
             fields += text.sizes({"b_panel": b_panel[0]})
-        if m.extent.constant in (None, 1):  # one row reads B as fast as memory gives
+        if plan.streamed:
             fields += text.sizes({"weight_bytes": weight_bytes})
         arguments = GEMM_ARGUMENTS[node.b.buffer.dtype]
-        function = "gemm_glu" if others else "gemm"
+        function = plan.algorithm.replace("-", "_")
         return GemmKernel("gemm.cpp.j2", text.params(), fields, epilogue, function=function, arguments=arguments)
     pad = [ONE] * (2 - len(lead)) + lead
     zeros = [ZERO] * (2 - len(lead))
@@ -79,9 +79,9 @@ def gemm_view(node: Gemm, weight_bytes: Index = ZERO) -> GemmKernel:
     return GemmKernel("gemm_unpacked.cpp.j2", text.params(), fields, epilogue)
 
 
-def _quantised_view(node: Gemm, text: FieldPrinter, epilogue: Epilogue) -> GemmKernel:
+def _quantised_view(node: Gemm, plan: MatrixPlan, text: FieldPrinter, epilogue: Epilogue) -> GemmKernel:
     """A product of integer weights, whose scales may be a part of it."""
-    how, (m, n), whole = node.quantised, node.dims, node.a_dtype == "i8"
+    how, (m, n) = node.quantised, node.dims
     assert how is not None
     if node.acc.dtype == "i32":
         epilogue = replace(epilogue, sum_type="int32_t", sum_vector="vi32")
@@ -98,7 +98,7 @@ def _quantised_view(node: Gemm, text: FieldPrinter, epilogue: Epilogue) -> GemmK
             fields += text.address(name, Operand(buffer, ZERO, ()))
     values = "kFloat8" if how.float8 else str(how.bits)
     arguments = f"QuantisedArgs<{', '.join((DTYPES[node.a_dtype].cpp, values, *types))}>"
-    function = "gemm_integer" if whole else "gemm_mixed"
+    function = plan.algorithm.replace("-", "_")
     return GemmKernel("gemm_quantised.cpp.j2", text.params(), fields, epilogue, function=function, arguments=arguments)
 
 
@@ -119,21 +119,21 @@ def _unit_strides(node: Gemm) -> tuple[Index, Index]:
     return (ONE, b_n) if node.k == ONE else (b_k, ONE)
 
 
-def conv_view(node: Conv) -> GemmKernel:
+def conv_view(node: Conv, plan: MatrixPlan) -> GemmKernel:
+    """A convolution by the algorithm of its plan."""
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
-    epilogue = conv_epilogue(text, node, node.stores)
+    epilogue = conv_epilogue(text, node, node.stores, plan)
     fields = conv_fields(text, node)
-    direct = "conv_depthwise" if node.depthwise else "conv"
     if form := WINOGRAD_FORMS.get(node.algorithm):
         arguments = [form.outputs, *([form.stride] if form.stride > 1 or form.taps else []), *(["true"] * form.taps)]
         written = ", ".join(map(str, arguments))
         return GemmKernel("conv_winograd.cpp.j2", text.params(), fields, epilogue, form=written)
-    template = direct if node.algorithm == "direct" else f"conv_{node.algorithm}"
+    template = "conv" if plan.algorithm == "direct" else f"conv_{plan.algorithm}"
     return GemmKernel(f"{template}.cpp.j2", text.params(), fields, epilogue)
 
 
-def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Epilogue:
+def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store], plan: MatrixPlan) -> Epilogue:
     """How a convolution finishes its elements with these stores."""
     *rows, c = node.dims
     if node.algorithm == "nchw":  # a row of pixels at a time
@@ -145,10 +145,9 @@ def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store]) -> Ep
         flat = [Store(s.buffer, s.index.substitute(digits), substitute(s.value, digits)) for s in stores]
         return _epilogue(text, flat, [], [n, c, *depth], pixel, node.acc.name, run=ONE)
     groups = node.window.groups
-    in_groups = node.algorithm == "direct" or node.algorithm in WINOGRAD_FORMS
-    by_group = in_groups and not node.depthwise  # a run of channels ends with its group
+    by_group = plan.algorithm == "direct" or node.algorithm in WINOGRAD_FORMS  # a run of channels ends with its group
     run = as_index(_channels(c) // groups) if by_group and groups > 1 else c.extent
-    return _epilogue(text, stores, [], rows, c, node.acc.name, run, tiled=node.algorithm == "direct")
+    return _epilogue(text, stores, [], rows, c, node.acc.name, run, tiled=plan.in_registers)
 
 
 def conv_fields(text: FieldPrinter, node: Conv) -> Fields:

@@ -1,0 +1,1 @@
+"""How products, convolutions and attention run on CPUs."""
