@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from ...ir.buffers import Buffer, Operand
 from ...ir.expr import Acc, Call, Const, Expr, Load
 from ...ir.index import ONE, ZERO, Index, IndexLike, Var, as_index, of, product, row_major
+from ...ir.layouts import row_words
 from ...ir.nodes import Origin, Store
-from ...ir.structured import Attention, Conv, Gemm, Prologue, Window
+from ...ir.structured import Attention, Conv, Gemm, Prologue, Quantised, Window
 
 if TYPE_CHECKING:
     import torch
@@ -137,6 +138,35 @@ COMPUTED: dict[str, Callable[[Tensors], torch.Tensor]] = {
     "scaled_rows": lambda t: t["a"] * t["scale"][:, None],
     "sum": lambda t: t["a"] + t["other"],
 }
+
+
+def quantised_probe(m: IndexLike, n: int, k: int, dtype: str, bits: int, group: int = 0, run: int = 0) -> Probe:
+    """A product of rows of `dtype` and weights "b" of 8 bits, or of 4 in planes of `run` words, with "scales" by groups
+    or by rows; its reference takes the weights as they lie in memory, of 4 bits as bytes."""
+    make, rows = _Builder(dtype), as_index(m)
+    a = make.buffer("a", rows, k)
+    size = row_words(k, run) * 2 if run else k
+    b = make.buffer("b", n, size, kind="const", dtype="u8" if run else "i8")
+    scales = make.buffer("scales", k // group if group else 1, n, kind="const", dtype="f16")
+    y = make.buffer("y", rows, n)
+    dims = _loops(m=rows, n=n)
+    acc = Acc("acc", "f32")
+    value: Expr = acc if group else Call("mul", (acc, _f32(Load(scales, of(dims[1])))), "f32")
+    how = Quantised(bits, group, scales if group else None, run=run)
+    left, right = Operand(a, ZERO, (as_index(k), ONE)), Operand(b, ZERO, (ZERO if run else ONE, as_index(size)))
+    store = Store(y, row_major(dims), Call("cast", (value,), dtype) if dtype != "f32" else value)
+    node = Gemm(dims, (store,), Origin(), as_index(k), left, right, False, acc, quantised=how)
+
+    def reference(t: Tensors) -> torch.Tensor:
+        import torch
+
+        w = t["b"]
+        if run:
+            halves = torch.stack((w.long() & 15, w.long() >> 4), -1)  # [n, bytes, 2]
+            w = halves.reshape(n, -1, run, 4).transpose(2, 3).reshape(n, -1)[:, :k].double() - 8
+        return t["a"] @ (w * t["scales"].t().repeat_interleave(group or k, 1)).t()
+
+    return Probe(node, make.buffers, make.shapes, reference)
 
 
 def computed_probe(what: str, probe: Probe, a_dtype: str = "") -> Probe:

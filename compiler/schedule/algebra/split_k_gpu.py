@@ -48,6 +48,8 @@ def _parts(node: Gemm, device: Device) -> int:
     """How many parts a product is split into; 1 for one that is not."""
     rows, n, k = node.dims[-2].extent, node.dims[-1].extent.constant, node.k.constant
     most = largest(rows)
+    if node.quantised is not None:
+        return 1  # its kernels share tiles
     if len(node.dims) != 2 or node.packed or len(node.stores) != 1 or most is None or most > MAX_ROWS:
         return 1
     if n is None or k is None or node.b.buffer.kind != "const":

@@ -51,8 +51,10 @@ def fuse_glu(graph: NodeGraph, remarks: Remarks, family: Family) -> None:
 
 def _may_pair(node: Gemm, family: Family) -> bool:
     """Whether there is a kernel that sums up pairs of columns."""
+    if node.quantised is not None:
+        return False
     if family == "cpu":
-        return node.packed and node.quantised is None
+        return node.packed
     return not node.packed and node.dims[0].extent != ONE  # a single row has a kernel of its own
 
 

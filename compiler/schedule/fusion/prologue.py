@@ -45,7 +45,7 @@ GROUP_ROWS = 64
 def fuse_prologues(graph: NodeGraph, remarks: Remarks, device: Device) -> None:
     """Fuses every map that can be into the product behind it, where the product then takes less time than both."""
     for node in list(graph.nodes):
-        if not isinstance(node, Gemm) or node.prologue is not None:
+        if not isinstance(node, Gemm) or node.prologue is not None or node.quantised is not None:
             continue
         producer = graph.producer(node.a.buffer)
         if not isinstance(producer, Map) or node.a.buffer.kind != "temp":

@@ -9,7 +9,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index
 from ...ir.nodes import Node
 from ...ir.plans.tiles import AttentionTile, GemmTile
-from ...ir.structured import Attention, Gemm
+from ...ir.structured import Attention, Gemm, Quantised
 from .width import is_wide
 
 #: pointers are aligned to this many bytes: the arena, the weights, and inputs (the runtime copies another once)
@@ -24,6 +24,8 @@ def misfit(node: Gemm, tile: GemmTile) -> str:
         return "a split needs a fixed k"
     if tile.vector and node.dims[-2].extent != ONE:
         return "the form for vectors has one row"
+    if node.quantised is not None and (reason := _quantised_misfit(node, node.quantised, tile)):
+        return reason
     if not tile.descriptors:
         return "only programs that walk over tiles have specialized warps" if tile.specialize else ""
     if tile.specialize and (tile.split > 1 or tile.flatten or tile.halves or tile.m < 128 or tile.warps != 4):
@@ -40,6 +42,17 @@ def misfit(node: Gemm, tile: GemmTile) -> str:
     if not all(_aligned(o, row) for o, row in ((node.a, node.a.strides[-2]), (node.b, b_n))):
         return "descriptors need rows that start at multiples of 16 bytes"
     return "" if not tile.halves or (len(tile.parts) == 1 and tile.split == 1) else "halves are of one accumulator"
+
+
+def _quantised_misfit(node: Gemm, how: Quantised, tile: GemmTile) -> str:
+    """Why a tile cannot cut a product of quantised weights; empty when it can."""
+    if tile.vector and (how.group or node.a_dtype not in ("f32", "f16", "bf16")):
+        return "the form for vectors multiplies floats with weights whose scales are not in groups"
+    if not how.group:
+        return ""
+    if tile.descriptors or len(tile.parts) > 1:
+        return "products of weights by groups have one accumulator, of operands as they lie in memory"
+    return "" if (how.run or how.group) % tile.k == 0 else "steps are parts of a run, or of a group"
 
 
 def _slices(node: Gemm, tile: GemmTile) -> bool:
