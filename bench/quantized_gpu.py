@@ -267,38 +267,42 @@ def small_checks() -> None:
 
 
 def decode(options: argparse.Namespace, copy: float, folder: Path, builders: dict[str, Any]) -> list[dict[str, Any]]:
-    import mycc
-
-    found = []
-    reference = None
     given = tuple(t.cuda() for t in step_inputs())
+    reference = decoder(options.layers).float().cuda()(*given).detach().double().flatten()
+    torch.cuda.empty_cache()
+    found = []
     for name, process in builders.items():
         if process.wait() != 0:
             print(f"{name}: the package was not built")
             continue
-        path = folder / f"{name}.pkg"
-        package = mycc.load(path)
-        model = decoder(options.layers) if reference is None else None
-        if model is not None:
-            reference = model.float().cuda()(*given).detach().double().flatten()
-            del model
-        y = package(*given)
-        y = (y[0] if isinstance(y, (tuple, list)) else y).double().flatten()
-        error = float((y - reference).norm() / reference.norm())
-        with alone():
-            spent = step_us(lambda: package(*given))
+        try:
+            spent, error = step_of(folder / f"{name}.pkg", given, reference)
+        except Exception as problem:
+            print(f"{name}: {type(problem).__name__}: {str(problem)[:500]}")
+            continue
         size = weight_bytes(options.layers, name)
-        row = {"format": name, "us": spent, "share": size / (spent * 1e-6) / copy, "error": error, "bytes": size}
+        share = size / (spent * 1e-6) / copy
+        found.append({"format": name, "us": spent, "share": share, "error": error, "bytes": size})
         print(
-            f"decode {name:6} {spent:8.1f} us a step, {1e6 / spent:6.0f} tokens/s, {100 * row['share']:.0f} % of copy,"
+            f"decode {name:6} {spent:8.1f} us a step, {1e6 / spent:6.0f} tokens/s, {100 * share:.0f} % of copy,"
             f" {size / 1e9:.2f} GB, {error:.1e} from floats",
             flush=True,
         )
-        kernels_of(package, given)
-        found.append(row)
-        del package
-        torch.cuda.empty_cache()
     return found
+
+
+def step_of(path: Path, given: tuple[Tensor, ...], reference: Tensor) -> tuple[float, float]:
+    """Microseconds of a step of a package, and how far its scores are from the reference's."""
+    import mycc
+
+    package = mycc.load(path)
+    y = package(*given)
+    y = (y[0] if isinstance(y, (tuple, list)) else y).double().flatten()
+    error = float((y - reference).norm() / reference.norm())
+    with alone():
+        spent = step_us(lambda: package(*given))
+    kernels_of(package, given)
+    return spent, error
 
 
 def weight_bytes(layers: int, name: str) -> float:

@@ -48,7 +48,7 @@ def _merge(work: Work, group: list[Node]) -> None:
     first = group[0]
     names = [str(n.args[1].target) for n in group]
     matrices = [work.constants[name].detach() for name in names]
-    weight = work.constant(_merged_name(names), torch.cat(matrices), like=first)
+    weight = work.constant(merged_name(names), torch.cat(matrices), like=first)
     args: list[Any] = [first.args[0], weight]
     bias = _bias(work, group, matrices)
     if bias is not None:
@@ -66,7 +66,7 @@ def _merge(work: Work, group: list[Node]) -> None:
         work.replace(node, new)
 
 
-def _merged_name(names: list[str]) -> str:
+def merged_name(names: list[str]) -> str:
     """A name that tells what was merged: the common beginning and what differs."""
     start = len(_common_prefix(names))
     return "_and_".join([names[0], *(name[start:] or name for name in names[1:])])[:120]
