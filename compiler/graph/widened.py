@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 
@@ -24,23 +24,20 @@ _SMALL = 1 << 12
 _NARROW = (torch.int8, torch.uint8, torch.int32)
 
 
-def widened_weights(graph: ModelGraph, families: Sequence[str]) -> list[str]:
-    """A sentence for each layer that computes its weight from integers alone, of the graph behind the passes.
-
-    families: of the targets: CPUs read the numbers of float8_mm as they are.
-    """
-    found = dict.fromkeys(_sentences(graph, families))
+def widened_weights(graph: ModelGraph) -> list[str]:
+    """A sentence for each layer that computes its weight from integers alone, of the graph behind the passes."""
+    found = dict.fromkeys(_sentences(graph))
     for region in graph.regions.values():
-        found.update(dict.fromkeys(widened_weights(region, families)))
+        found.update(dict.fromkeys(widened_weights(region)))
     return list(found)
 
 
-def _sentences(graph: ModelGraph, families: Sequence[str]) -> Iterator[str]:
+def _sentences(graph: ModelGraph) -> Iterator[str]:
     constant: set[Node] = set()
     for node in graph.module.graph.nodes:
         if is_constant(node) or (node.op == "call_function" and all(n in constant for n in node.all_input_nodes)):
             constant.add(node)
-        for place in _places(node, families):
+        for place in _READERS.get(node.target._opname, ()) if is_op(node, *_READERS) else ():
             weight = node.args[place] if place < len(node.args) else None
             stored = _integers(weight) if isinstance(weight, Node) and weight in constant else None
             if stored is not None and weight is not None and weight.meta["val"].numel() > _SMALL:
@@ -48,13 +45,6 @@ def _sentences(graph: ModelGraph, families: Sequence[str]) -> Iterator[str]:
                 kind = dtype_name(own.dtype) if own is not None else "integers"
                 name, where = module_of(node) or str(stored.target), place_of(node)
                 yield f"the weight of '{name}' is kept as {kind} and widened to floats in every call ({where})"
-
-
-def _places(node: Node, families: Sequence[str]) -> tuple[int, ...]:
-    """Where weights stand among the arguments of a product that widens them."""
-    if str(node.target) == "mycc.float8_mm.default":
-        return (1,) if "cuda" in families else ()
-    return _READERS[node.target._opname] if is_op(node, *_READERS) else ()
 
 
 def _integers(weight: Node) -> Node | None:

@@ -176,6 +176,8 @@ def _precision(node: Gemm, plan: ProductPlan) -> str:
     """What tl.dot is told of its sum: its type, or how products of float32 are made."""
     if node.acc.dtype == "i32":
         return f", out_dtype={TL_DTYPE['i32']}"
+    if plan.promoted:
+        return f", max_num_imprecise_acc={plan.promoted}"
     types = {node.a_dtype} if node.quantised is not None else {node.a_dtype, node.b.buffer.dtype}
     return precision_text(plan.precision, types)
 

@@ -130,6 +130,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
     edge_m, edge_n = not divides(tile.m, m), not divides(tile.n, n)
     row = node.b.strides[-1] // as_index(2 if how.run else 1)
     base = pointer(scope, axes, node.b, ())
+    kind = "tl.int16" if how.run else "tl.float8e4nv" if how.float8 else ""
     outside = [f"(columns < {scalar(scope, n)})[None, :]"] if edge_n else []
     if masks_k and not how.run:
         outside.append(f"(step + tl.arange(0, {tile.k}) < {k})[:, None]")
@@ -153,7 +154,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         a_rows=times("rows", scope, node.a.strides[-2]),
         a_mask=mask_text(["in_rows[:, None]" if edge_m else "", f"(depth < {k})[None, :]" if masks_k else ""]),
         masks_k=masks_k,
-        b_base=f"{_parenthesised(base)}.to(tl.pointer_type(tl.int16), bitcast=True)" if how.run else base,
+        b_base=f"{_parenthesised(base)}.to(tl.pointer_type({kind}), bitcast=True)" if kind else base,
         b_row=scalar(scope, row),
         b_mask=mask_text(outside).replace("0.0", "0"),
         b_lines=_lines(how, run, tile.split > 1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from ...graph.patterns import is_op
@@ -54,6 +56,8 @@ def mixed_mm(ctx: Context, x: Tensor, w: Tensor) -> Tensor:
 @row("mycc.float8_mm.default")
 def float8_mm(ctx: Context, a: Tensor, w: Tensor) -> Tensor:
     dtype, weight = ctx.result_dtype(), ctx.constant(1)
+    if weight is not None and dtype == "f32" and _multiplies(ctx, a, (*FLOATS, "u8")):
+        return rows_product(ctx, a, weight, True, Quantised(8, float8=True))
     left = numbers_of(ctx, a, dtype)
     if weight is not None and dtype == "f32" and _takes(ctx) and _are_numbers(weight):
         packed = _packed(ctx, weight, LinePanels(8, weight.tensor.shape[1]))
@@ -66,7 +70,7 @@ def grouped_mm(
     ctx: Context, x: Tensor, w: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, group: int
 ) -> Tensor:
     dtype, float8 = ctx.result_dtype(), bits == 8 and w.dtype == "u8"
-    if _multiplies(ctx, x) and not float8 and (found := _grouped_gpu(ctx, 1, x, zeros, bits, group)) is not None:
+    if _multiplies(ctx, x) and (found := _grouped_gpu(ctx, 1, x, zeros, bits, group)) is not None:
         return found
     grouped = _grouped(ctx, 1, x.shape[-1], zeros, bits, group) if dtype == "f32" else None
     if grouped is not None:
@@ -113,9 +117,9 @@ def _are_numbers(weight: ConstantRef) -> bool:
     return not bool((weight.tensor.view(torch.uint8) & NAN == NAN).any())
 
 
-def _multiplies(ctx: Context, x: Tensor) -> bool:
-    """Whether a GPU multiplies floats of this type with integers."""
-    return ctx.builder.family == "cuda" and x.dtype in FLOATS
+def _multiplies(ctx: Context, x: Tensor, types: Sequence[str] = FLOATS) -> bool:
+    """Whether a GPU multiplies numbers of x's type, by default floats, with those of quantised weights."""
+    return ctx.builder.family == "cuda" and x.dtype in types
 
 
 def _grouped_gpu(ctx: Context, first: int, a: Tensor, zeros: Tensor | None, bits: int, group: int) -> Tensor | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from ...ir.buffers import Buffer, Operand
 from ...ir.expr import Acc
 from ...ir.index import ONE, ZERO, Index, as_index, of, product
@@ -42,7 +44,8 @@ def grouped_product(
     else:
         b, run = Operand(_constant(ctx, weight), ZERO, (ONE, as_index(k))), 0
     low = None if zeros is None else _constant(ctx, zeros, Transposed())
-    how = Quantised(bits, group, _constant(ctx, scales, Transposed()), low, run=run)
+    float8 = bits == 8 and weight.tensor.dtype != torch.int8
+    how = Quantised(bits, group, _constant(ctx, scales, Transposed()), low, run=run, float8=float8)
     return _product(ctx, a, b, how, as_index(n), "f32")
 
 

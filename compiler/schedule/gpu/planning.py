@@ -35,6 +35,7 @@ from .product_plans import (
     product_form,
     product_order,
     product_prefetch,
+    product_promotion,
     product_tile,
     product_walkers,
 )
@@ -105,6 +106,7 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     ),
     _row("product-warps", ProductPlan, "warps", lambda k, c: k.plan.cut.warps, "tile"),
     _row("product-stages", ProductPlan, "stages", lambda k, c: k.plan.cut.stages, "tile"),
+    _row("product-promotion", ProductPlan, "promoted", lambda k, c: product_promotion(k.node, k.plan), "tile"),
     _row("product-precision", ProductPlan, "precision", lambda k, c: c.gpu.float32),
     _row("attention-tile", AttentionPlan, "tile", lambda k, c: attention_tile(k.node, c.gpu)),
     _row("attention-form", AttentionPlan, "form", lambda k, c: attention_form(k.node, k.plan), "tile"),

@@ -81,6 +81,13 @@ def product_prefetch(node: Gemm | Conv, plan: ProductPlan, device: Device) -> bo
     return node.w.kind == "const" and runs  # the steps of a run are one run of the weight
 
 
+def product_promotion(node: Gemm | Conv, plan: ProductPlan) -> int:
+    """Steps of k between two additions to the sum, where both operands are float8."""
+    how = node.quantised if isinstance(node, Gemm) else None
+    both = isinstance(node, Gemm) and how is not None and how.float8 and node.a_dtype == "u8"
+    return plan.cut.k if both else 0
+
+
 def _tiles(node: Gemm | Conv, tile: GemmTile) -> tuple[Index, Index]:
     """Rows and columns of tiles; of a convolution, in one group."""
     *rows, n = node.dims
