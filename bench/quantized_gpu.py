@@ -346,6 +346,136 @@ def kernels_of(call: Callable[..., Any], given: tuple[Tensor, ...]) -> None:
         print(f"    no profile: {str(error)[:100]}")
 
 
+# a prompt ------------------------------------------------------------------------------------------------------------
+class Float8Linear(nn.Module):
+    """A linear layer whose weight, and whose input in each call, are float8 with a scale of each row."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        weight = linear.weight.detach().float()
+        scale = weight.abs().amax(1, keepdim=True) / 448
+        self.register_buffer("weight", (weight / scale).clamp(-448, 448).to(torch.float8_e4m3fn))
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.flatten(0, -2)
+        scale = rows.abs().amax(1, keepdim=True).float().clamp(min=1e-12) / 448
+        q = (rows.float() / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+        y = torch._scaled_mm(q, self.weight.t(), scale, self.scale.t(), out_dtype=torch.bfloat16)
+        return y.unflatten(0, x.shape[:-1])
+
+
+class PromptLayer(nn.Module):
+    """A layer of a Llama of 8 B on a whole prompt, without its rotations; x [1, tokens, 4096]."""
+
+    def __init__(self, hidden: int = 4096, heads: int = 32, kv: int = 8, inner: int = 14336) -> None:
+        super().__init__()
+        self.heads, self.kv, self.size, self.inner = heads, kv, hidden // heads, inner
+        self.norm, self.norm2 = nn.RMSNorm(hidden, eps=1e-5), nn.RMSNorm(hidden, eps=1e-5)
+        self.qkv = nn.Linear(hidden, hidden + 2 * kv * self.size, bias=False)
+        self.o, self.down = nn.Linear(hidden, hidden, bias=False), nn.Linear(inner, hidden, bias=False)
+        self.gate_up = nn.Linear(hidden, 2 * inner, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.qkv(self.norm(x)).unflatten(-1, (-1, self.size)).transpose(1, 2)
+        q, k, v = y.split((self.heads, self.kv, self.kv), 1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        x = x + self.o(y.transpose(1, 2).flatten(2))
+        gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * up)
+
+
+def prompt_layer(float8: bool, small: bool = False) -> PromptLayer:
+    torch.manual_seed(0)
+    layer = (PromptLayer(256, 4, 2, 512) if small else PromptLayer()).eval().to(torch.bfloat16)
+    if float8:
+        for name in ("qkv", "o", "gate_up", "down"):
+            setattr(layer, name, Float8Linear(getattr(layer, name)))
+    return layer
+
+
+def prefill(copy: float) -> list[dict[str, Any]]:
+    """A layer of bf16 and of float8: error against float32 arithmetic of the same layer, and time."""
+    import mycc
+
+    torch.manual_seed(1)
+    x, found = torch.randn(1, 2048, 4096, dtype=torch.bfloat16), []
+    given = (x.cuda(),)
+    for name in ("bf16", "fp8"):
+        layer = prompt_layer(name == "fp8")
+        want = layer.cuda()(*given).detach().double()
+        with tempfile.TemporaryDirectory() as folder:
+            path = mycc.compile(layer.cpu(), (x,), out=f"{folder}/m.pkg", target=TARGET, verify=False)
+            package = mycc.load(path)
+            y = package(*given).double()
+            error = float((y - want).norm() / want.norm())
+            with alone():
+                spent = step_us(lambda: package(*given), 20)  # noqa: B023
+            print(f"prefill {name:5} {spent:8.1f} us a layer of 2048 tokens, {error:.1e} from torch's own", flush=True)
+            kernels_of(package, given)
+        found.append({"format": name, "us": spent, "error": error})
+    return found
+
+
+def float8_products() -> list[dict[str, Any]]:
+    """Products of the layer by tiles: microseconds, with float8 sums of a step and of all steps, beside bf16."""
+    from mycc.compiler.codegen.cuda.generate import kernel_launches
+    from mycc.compiler.codegen.cuda.probe import float8_probe
+    from mycc.compiler.schedule.passes import Context
+    from mycc.compiler.schedule.planning import plan_kernel
+    from mycc.compiler.schedule.remarks import Remarks
+
+    shared = {
+        "work": torch.zeros(1 << 26, device="cuda"),
+        "zeros": torch.zeros(1 << 20, dtype=torch.int32, device="cuda"),
+    }
+    tiles = [
+        GemmTile(128, n, 128, w, s, descriptors=True)
+        for n, w, s in ((256, 8, 3), (256, 8, 4), (128, 4, 4), (128, 8, 4), (192, 8, 4))
+    ]
+    tiles += [
+        GemmTile(128, 256, 128, 8, 3, descriptors=True, halves=True),
+        GemmTile(128, 256, 64, 8, 4, descriptors=True),
+    ]
+    jobs = {}
+    for n, k in ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)):
+        probe: Any = float8_probe(2048, n, k)
+        for tile, promoted in itertools.product(tiles, (True, False)):
+            fields = {"tile": tile, **({} if promoted else {"promoted": 0})}
+            if not misfit(probe.node, tile):
+                kernel = plan_kernel(probe.node, Context(Remarks(), CHIP), fields)
+                jobs[n, k, str(tile) + f" w{tile.warps} s{tile.stages}", promoted] = (
+                    probe,
+                    kernel_launches(kernel, "f8", CHIP),
+                )
+        probe = gemm_probe(2048, n, k, "bf16")
+        jobs[n, k, "bf16", False] = (probe, launches_of(probe.node, CHIP, "bf16"))
+    compile_all({launch.kernel for _, own in jobs.values() for launch in own}, 12)
+    found = []
+    for (n, k, name, promoted), (probe, own) in jobs.items():
+        tensors = memory_of(probe)
+        if probe.buffers["b"].dtype == "u8":
+            for t in ("a", "b"):
+                tensors[t] = torch.randn(tensors[t].shape, device="cuda").to(torch.float8_e4m3fn).view(torch.uint8)
+        want = probe.reference({t: v.double() if v.dtype != torch.uint8 else v for t, v in tensors.items()})
+        try:
+            run = Runner(own, memory(probe, tensors), shared)
+            run()
+            error = float((tensors["y"].double() - want).norm() / want.norm())
+            spent = timed([run] * 5)
+        except Exception as problem:
+            print(f"{n}x{k} {name}: {type(problem).__name__} {str(problem)[:100]}")
+            continue
+        rate = 2 * 2048 * n * k / spent / 1e6
+        print(
+            f"2048x{n}x{k} {name:36} {'promoted' if promoted else '':8} {spent:7.1f} us {rate:6.0f} TFLOP/s"
+            f" {run.registers} registers {run.spills} spills {error:.1e}",
+            flush=True,
+        )
+        found.append({"n": n, "k": k, "tile": name, "promoted": promoted, "us": spent, "error": error})
+    return found
+
+
 # the run -------------------------------------------------------------------------------------------------------------
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -375,11 +505,14 @@ def main() -> None:
                 f"{folder}/{name}.pkg",
             ]
             builders[name] = subprocess.Popen(command)
-        if "kernels" in sections:
-            rows["kernels"] = kernels(options, copy)
+        if "prefill" in sections:
+            rows["float8"] = float8_products()
+            rows["prefill"] = prefill(copy)
         if "decode" in sections:
             small_checks()
             rows["decode"] = decode(options, copy, Path(folder), builders)
+        if "kernels" in sections:
+            rows["kernels"] = kernels(options, copy)
     if options.json:
         Path(options.json).write_text(json.dumps({"copy": copy, **rows}), encoding="utf-8")
 

@@ -169,6 +169,27 @@ def quantised_probe(m: IndexLike, n: int, k: int, dtype: str, bits: int, group: 
     return Probe(node, make.buffers, make.shapes, reference)
 
 
+def float8_probe(m: IndexLike, n: int, k: int) -> Probe:
+    """A product of float8 rows and weights, in bytes; its reference takes bytes too."""
+    make, rows = _Builder("u8"), as_index(m)
+    a, b = make.buffer("a", rows, k), make.buffer("b", n, k, kind="const")
+    y = make.buffer("y", rows, n, dtype="bf16")
+    dims = _loops(m=rows, n=n)
+    acc = Acc("acc", "f32")
+    left, right = Operand(a, ZERO, (as_index(k), ONE)), Operand(b, ZERO, (ONE, as_index(k)))
+    store = Store(y, row_major(dims), Call("cast", (acc,), "bf16"))
+    how = Quantised(8, float8=True)
+    node = Gemm(dims, (store,), Origin(), as_index(k), left, right, False, acc, quantised=how)
+
+    def reference(t: Tensors) -> torch.Tensor:
+        import torch
+
+        left, right = (t[name].view(torch.float8_e4m3fn).double() for name in "ab")
+        return left @ right.t()
+
+    return Probe(node, make.buffers, make.shapes, reference)
+
+
 def computed_probe(what: str, probe: Probe, a_dtype: str = "") -> Probe:
     """A product of `gemm_probe` that makes its left operand, of a_dtype in memory, by a row of COMPUTED."""
     node, own = probe.node, probe.buffers["a"].dtype
