@@ -376,8 +376,10 @@ class FunctionalCopy:
                 part = self.graph.call_function(aten.to.dtype, (part, like.dtype))
                 part.meta = {**node.meta, "val": like}
             parts.append(part)
-        self.update(mean, parts[1], node)
-        self.update(variance, parts[2], node)
+        elements = operands[0].meta["val"].numel()
+        if not isinstance(elements, int) or elements:  # of nothing there are no statistics
+            self.update(mean, parts[1], node)
+            self.update(variance, parts[2], node)
         return Tensor(parts[0])
 
     def _instance_norm(self, node: fx.Node, args: Any, constant: Callable[[str], Tensor]) -> Tensor:

@@ -50,17 +50,17 @@ def scatter_into(
     value: Callable[[list[Index]], Expr],
     how: str,
     ordered: Sequence[int],
-    wide: bool = False,
+    once: str = "",
 ) -> Tensor:
     """x with x[place(i)] = combine(x[place(i)], value(i)) for every i of `updates`; in the memory of x where it may be.
 
     ordered: the dimensions of `updates` along which several updates may meet one element; they run innermost.
-    wide: whether torch's CPU rounds 16-bit floats once, behind all updates, and not behind each.
+    once: the family on which torch rounds 16-bit floats once, behind all updates, and not behind each.
     """
     builder = ctx.builder
     own = target_of(ctx, x)
     compute = DTYPES[x.dtype].compute
-    if wide and how in SUMS and builder.family == "cpu" and x.dtype in ("f16", "bf16"):
+    if once == builder.family and how in SUMS and x.dtype in ("f16", "bf16"):
         start = Tensor(x.shape, compute, make=lambda i: cast(x.at(i), compute))
         total = scatter_into(ctx, start, updates, place, lambda i: cast(value(i), x.dtype), how, ordered)
         return builder.map(x.shape, x.dtype, lambda i: cast(total.at(i), x.dtype), out=own)
@@ -94,7 +94,7 @@ def _reduced(
     how: str,
     include_self: bool,
     ordered: Sequence[int],
-    wide: bool = False,
+    once: str = "",
 ) -> Tensor:
     """scatter_into for torch's reduce=: without `include_self` a touched element starts from the neutral one; a mean
     is divided by the number of its terms."""
@@ -108,7 +108,7 @@ def _reduced(
         touched = scatter_into(ctx, filled(places, "bool", False), visits, place, one, "set", ordered)
         neutral = number(_neutral(how, x.dtype), x.dtype)
         start = Tensor(x.shape, x.dtype, make=lambda i: where(touched.at_broadcast(i), neutral, x.at(i)))
-    out = scatter_into(ctx, start, updates, place, value, how, ordered, wide)
+    out = scatter_into(ctx, start, updates, place, value, how, ordered, once)
     if how != "mean":
         return out
     first = filled(places, "i64", 1 if include_self else 0)
@@ -172,7 +172,7 @@ def _value(source: Any, dtype: str) -> Callable[[list[Index]], Expr]:
 @row("aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce")
 def scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Any, reduce: str = "set") -> Tensor:
     wide, index, axis, place = _along(ctx, x, dim, index)
-    out = scatter_into(ctx, wide, index.shape, place, _value(source, x.dtype), reduce, [axis], wide=True)
+    out = scatter_into(ctx, wide, index.shape, place, _value(source, x.dtype), reduce, [axis], once="cpu")
     return ctx.builder.reshape(out, x.shape)
 
 
@@ -187,7 +187,7 @@ def scatter_reduce(
 ) -> Tensor:
     wide, index, axis, place = _along(ctx, x, dim, index)
     value = _value(source, x.dtype)
-    out = _reduced(ctx, wide, index.shape, place, value, reduce, include_self, [axis], wide=True)
+    out = _reduced(ctx, wide, index.shape, place, value, reduce, include_self, [axis], once="cpu")
     return ctx.builder.reshape(out, x.shape)
 
 
@@ -236,7 +236,9 @@ def index_add(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, 
         return e if alpha == 1 else _mul(e, number(alpha, compute))
 
     once = alpha == 1 and x.rank > 1  # torch's index_add is a scatter_add here
-    return ctx.builder.reshape(scatter_into(ctx, wide, updates, place, value, "add", [axis], once), x.shape)
+    return ctx.builder.reshape(
+        scatter_into(ctx, wide, updates, place, value, "add", [axis], "cpu" if once else ""), x.shape
+    )
 
 
 @row("aten.index_copy.default")
@@ -297,7 +299,7 @@ def index_put(
         return [at[d] for d in range(x.rank)]
 
     how = "add" if accumulate else "set"
-    return scatter_into(ctx, x, updates, place, values.at_broadcast, how, list(ordered))
+    return scatter_into(ctx, x, updates, place, values.at_broadcast, how, list(ordered), once="cuda")
 
 
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
@@ -324,5 +326,5 @@ def put(ctx: Context, x: Tensor, index: Tensor, source: Tensor, accumulate: bool
 
     how = "add" if accumulate else "set"
     line = ctx.builder.reshape(x, (count,))
-    out = scatter_into(ctx, line, index.shape, place, value, how, list(range(index.rank)))
+    out = scatter_into(ctx, line, index.shape, place, value, how, list(range(index.rank)), once="cuda")
     return ctx.builder.reshape(out, x.shape)
