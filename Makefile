@@ -5,6 +5,7 @@
 # make conformance  torch's own lists of operators and modules, special values too, and docs/operators.md (hours)
 # make nightly   thousands of random programs, and the architectures of transformers for docs/sweep.md (hours)
 # make docs      the documents as a site, in build/site
+# make man       manual pages of the commands, in build/man
 # make dist      the sources and the wheels of a release, in dist/, installed into fresh environments and tried
 # make lint | types | format | clean | distclean
 #
@@ -33,7 +34,7 @@ PACKAGE := compiler runtime templates cli.py console.py __init__.py __main__.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all conformance nightly docs dist lint types format clean distclean
+.PHONY: help venv demo test test-all conformance nightly docs man dist lint types format clean distclean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -64,6 +65,9 @@ nightly: $(VENV)/.installed-all
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+man: $(VENV)/.installed-dev
+	$(BIN)/python .ci/man.py
 
 # A wheel for each of these; another interpreter needs no more than pip and venv.
 DIST_PYTHONS ?= $(BIN)/python

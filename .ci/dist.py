@@ -29,6 +29,7 @@ from pathlib import Path
 
 import dist_check
 import dist_runtime
+import man
 
 ROOT = Path(__file__).resolve().parents[1]
 GLIBC = "2.17"
@@ -46,6 +47,8 @@ def main() -> None:
             for number, python in enumerate(arguments.python)
             for arch in arguments.arch.split(",")
         ]
+    for path in wheels:
+        dist_runtime.with_manual(path, man.pages())
     runtimes = [dist_runtime.without_compiler(path, arguments.out) for path in wheels]
     for path in [*wheels, *runtimes]:
         print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")

@@ -28,14 +28,28 @@ def without_compiler(wheel: Path, out: Path) -> Path:
     files[metadata] = runtime_metadata(files[metadata].decode()).encode()
     entries = metadata.replace("METADATA", "entry_points.txt")
     files[entries] = b"[console_scripts]\nmycc = mycc.__main__:main\n"
-    files[metadata.replace("METADATA", "RECORD")] = record(files, metadata.replace("METADATA", "RECORD"))
-    with zipfile.ZipFile(result, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, data in files.items():
-            info = zipfile.ZipInfo(name)  # of 1980: the same sources make the same bytes
+    write(result, files)
+    return result
+
+
+def with_manual(wheel: Path, pages: dict[str, str]) -> None:
+    """Adds manual pages to a wheel, in its place: an environment that installs it has them in share/man/man1."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(name) for name in archive.namelist() if not name.endswith(("/", "/RECORD"))}
+    data = next(name for name in files if name.endswith(".dist-info/METADATA")).split(".dist-info")[0] + ".data"
+    write(wheel, files | {f"{data}/data/share/man/man1/{name}": text.encode() for name, text in pages.items()})
+
+
+def write(wheel: Path, files: dict[str, bytes]) -> None:
+    """A wheel of these files, with its RECORD. The same files make the same bytes."""
+    metadata = next(name for name in files if name.endswith(".dist-info/METADATA"))
+    own = metadata.replace("METADATA", "RECORD")
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in {**files, own: record(files, own)}.items():
+            info = zipfile.ZipInfo(name)
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = (0o755 if name.endswith(".so") else 0o644) << 16
             archive.writestr(info, data)
-    return result
 
 
 def runtime_metadata(text: str) -> str:

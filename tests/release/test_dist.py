@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 import zipfile
@@ -71,3 +72,16 @@ def test_a_release_is_built_and_runs(tmp_path: Path) -> None:
     names = sorted(path.name for path in tmp_path.iterdir())
     assert len(names) == 5, names  # the sources, and two wheels for each architecture
     assert done.stdout.count("right on") >= 2
+
+
+def test_every_command_has_a_manual_page(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(ROOT / ".ci/man.py"), str(tmp_path)], check=True, capture_output=True)
+    pages = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert {"mycc.1", "mycc-compile.1", "mycc-run.1", "mycc-cache-clear.1"} <= set(pages)
+    compile_page = pages["mycc-compile.1"]
+    assert compile_page.startswith('.TH "MYCC-COMPILE" "1"')
+    assert "\\fB\\-\\-out\\fR" in compile_page
+    assert ".SH EXAMPLES" in compile_page
+    for name, text in pages.items():
+        for line in text.splitlines():
+            assert re.match(r"\.(TH|SH|PP|TP|nf|fi)\b|[^.']|$", line), f"{name}: {line}"
