@@ -17,7 +17,7 @@ from torch.utils.dlpack import from_dlpack
 from ...runtime.errors import CompileError
 from ..ir.dtypes import to_torch
 from .export import CaptureRequest
-from .tensor_formats import is_packed, unpacked
+from .tensor_formats import check_packed, is_packed, unpacked
 
 __all__ = ["in_dtype"]
 
@@ -43,6 +43,9 @@ def _moved(request: CaptureRequest, memo: dict[int, Any]) -> CaptureRequest:
     """The request with everything on the CPU that is on a GPU, weights in forms that torch exports there, and ordinary
     tensors where torch.inference_mode made some, on which torch.export fails."""
     model = request.model
+    for name, tensor in model.named_parameters() if isinstance(model, torch.nn.Module) else ():
+        if is_packed(tensor):
+            check_packed(tensor, name)
     if isinstance(model, torch.nn.Module) and any(_moves(t) for t in (*model.parameters(), *model.buffers())):
         model = _module(model, _here, memo)
     leaves = pytree.tree_leaves((request.args, dict(request.kwargs)))

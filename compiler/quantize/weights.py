@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -47,7 +49,19 @@ def to_integers(matrix: Tensor, form: NumberFormat) -> IntegerWeight:
         return _float8(matrix.float())
     if form.bits == 8:
         return _rows(matrix.float())
-    return _groups(matrix.float(), form.group)
+    with _one_thread():
+        return _groups(matrix.float(), form.group)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Pieces that stay in a cache are too small for torch's threads, which would wait for one another."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)
 
 
 def _rows(w: Tensor) -> IntegerWeight:

@@ -160,6 +160,55 @@ def test_int4_of_bytes_with_two_values_is_read() -> None:
     assert isinstance(model[0].weight, Q.Int4Tensor), "the user's model stays as it is"
 
 
+def tile_packed(q: torch.Tensor) -> torch.Tensor:
+    """q [N, K] of 0 .. 15 as a kernel for tensor cores takes it, number by number."""
+    rows, columns = q.shape
+    out = torch.zeros(rows // 8, columns // 128, 32, 4, dtype=torch.int64)
+    for n in range(rows):
+        for k in range(columns):
+            tile, own = k % 32, k % 8
+            place = 16 * (own % 2) + 8 * (tile // 16) + 4 * (tile % 16 // 8)
+            out[n // 8, k // 128, n % 8 * 4 + own // 2, k % 128 // 32] |= int(q[n, k]) << place
+    return torch.where(out >= 1 << 31, out - (1 << 32), out).to(torch.int32)
+
+
+@pytest.mark.parametrize("kind", ["tiles", "int32"])
+def test_int4_in_the_order_of_a_kernel_is_read(kind: str) -> None:
+    torch.manual_seed(0)
+    q, scale = torch.randint(0, 16, (8, 1024)), (torch.rand(8, 32) * 0.02 + 0.01).bfloat16()
+    if kind == "tiles":
+        zero = (torch.randn(8, 32) * 0.05).bfloat16()
+        pair = torch.stack((scale, zero), -1).transpose(0, 1).contiguous()
+        # of 5 rows and 960 columns: the others are what the kernel's tiles need
+        tensor: Any = Q.Int4TilePackedTo4dTensor(tile_packed(q), pair, [1, 32], torch.Size([5, 960]))
+        floats = (q.reshape(8, 32, 32) - 8) * scale.double().unsqueeze(-1) + zero.double().unsqueeze(-1)
+    else:
+        zeros = torch.randint(0, 16, (8, 32), dtype=torch.int8)
+        words = (q.reshape(8, -1, 8) << torch.arange(0, 32, 4)).sum(-1)
+        words = torch.where(words >= 1 << 31, words - (1 << 32), words).to(torch.int32)
+        own = (words, scale.t().contiguous(), zeros.t().contiguous(), [1, 32], torch.Size([8, 1024]))
+        tensor = Q.Int4PlainInt32Tensor(*own)
+        floats = (q.reshape(8, 32, 32) - zeros.unsqueeze(-1)) * scale.double().unsqueeze(-1)
+    rows, columns = tensor.shape
+    model = nn.Sequential(nn.Linear(columns, rows, bias=False)).eval().bfloat16()
+    model[0].weight = nn.Parameter(tensor, requires_grad=False)
+    x = torch.randn(3, columns).bfloat16()
+    (request,) = in_dtype([CaptureRequest(model, (x,))], None)
+    result = passed(capture_request(request))
+    assert operators(result)["mycc.grouped_mm"] == 1
+    want = x.double() @ floats.reshape(8, 1024)[:rows, :columns].t()
+    torch.testing.assert_close(eager(result, (x,))[0].double(), want, rtol=1e-2, atol=2e-2)
+
+
+def test_int4_with_activations_in_float8_is_refused_with_its_layer() -> None:
+    raw, part = torch.zeros(48, 32, dtype=torch.int8), torch.ones(2, 48)
+    tensor = Q.Int4Tensor(raw, part, part, [1, 32], torch.Size([48, 64]), activation_dtype=torch.float8_e4m3fn)
+    model = nn.Sequential(nn.Linear(64, 48)).eval()
+    model[0].weight = nn.Parameter(tensor, requires_grad=False)
+    with pytest.raises(CompileError, match=r"the int4 weight of '0' wants activations in float8"):
+        in_dtype([CaptureRequest(model, (torch.randn(3, 64),))], None)
+
+
 def test_a_format_that_is_not_compiled_is_refused_with_its_layer() -> None:
     nf4: Any = pytest.importorskip("torchao.quantization.quantize_.workflows.nf4.nf4_tensor")
     model = nn.Sequential(nn.Linear(128, 128)).eval()
