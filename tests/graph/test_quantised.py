@@ -281,3 +281,23 @@ def test_models_of_pt2e(quantizer: Callable[[bool], Any], dynamic: bool) -> None
         assert not {"aten.conv2d", "aten.linear"} & set(operators(result))
         assert all(t.dtype == torch.int8 for name, t in result.constants.items() if t.numel() > 64)
     agrees(graph, result)
+
+
+def test_models_of_quantisation_aware_training() -> None:
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
+
+    module: Any = pytest.importorskip("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
+    torch.manual_seed(0)
+    x, model = torch.randn(2, 3, 12, 12), Convolutions()
+    model.first = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8))  # type: ignore[assignment]
+    config = module.get_default_x86_inductor_quantization_config(is_qat=True)
+    trained = torch.export.export(model.train(), (x,)).module()
+    prepared = prepare_qat_pt2e(trained, module.X86InductorQuantizer().set_global(config))
+    prepared(x).square().mean().backward()
+    torch.optim.SGD(prepared.parameters(), lr=0.01).step()
+    graph = capture(torch.export.export(convert_pt2e(prepared), (x,)), (x,))
+    result = passed(graph)
+    assert operators(result)["aten._int_mm"] == 1
+    assert operators(result)["mycc.int_conv"] == 2
+    assert all(t.dtype == torch.int8 for name, t in result.constants.items() if t.numel() > 64)
+    agrees(graph, result)
