@@ -1,8 +1,11 @@
-"""Integer convolutions: products of patches of a map, channels last, with the weight's taps; others as sums."""
+"""Integer convolutions: products of patches of a map, channels last, with the weight's taps; those of single channels
+as sums of their taps, channels side by side; others as sums."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -35,6 +38,8 @@ def int_conv(
 ) -> Tensor:
     weight, spatial = ctx.constant(1), w.rank - 2
     geometry = [ints(g, spatial) for g in (stride, padding, dilation)]
+    if weight is not None and ctx.builder.family == "cpu" and x.dtype in RAISED and _is_depthwise(weight, groups):
+        return _by_channels(ctx, x, weight, x_zero, *geometry)
     if weight is None or ctx.builder.family != "cpu" or groups != 1 or spatial > 2 or x.dtype not in RAISED:
 
         def moved(i: list[Index]) -> Expr:
@@ -47,6 +52,46 @@ def int_conv(
         lifted = [(1, *geometry[0]), (0, *geometry[1]), (1, *geometry[2])]
         return squeeze(_product_of_patches(ctx, unsqueeze(x, 2), weight, x_zero, *lifted), 2)
     return _product_of_patches(ctx, x, weight, x_zero, *geometry)
+
+
+#: taps that are written out in the loop over channels
+MOST_TAPS = 64
+
+
+def _is_depthwise(weight: ConstantRef, groups: int) -> bool:
+    """Whether each channel has one window of its own, of few taps."""
+    outputs, inner, *kernel = weight.tensor.shape
+    return outputs == groups and inner == 1 and math.prod(kernel) <= MOST_TAPS
+
+
+def _by_channels(
+    ctx: Context,
+    x: Tensor,
+    weight: ConstantRef,
+    x_zero: int,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    """x [b, c, ...] with a window [c, 1, ...] for each channel -> int32 [b, c, ...], channels last in memory."""
+    builder, kernel, zero = ctx.builder, weight.tensor.shape[2:], x_zero - RAISED[x.dtype]
+    shown = _bytes(ctx, x, zero, padding)
+    taps = _derived(ctx, f"{weight.target}_taps", lambda: weight.tensor.flatten(1).t().to(torch.int32).contiguous())
+    lost = _zero_sums(ctx, weight, zero) if zero else None
+    sides = zip(shown.shape[2:], kernel, stride, dilation, strict=True)
+    shape = (*shown.shape[:2], *((n - d * (k - 1) - 1) // as_index(s) + ONE for n, k, s, d in sides))
+
+    def value(i: list[Index]) -> Expr:
+        total: Expr | None = None if lost is None else call("neg", Load(lost, i[1]))
+        for number_of, tap in enumerate(itertools.product(*map(range, kernel))):
+            places = [o * s + t * d for o, s, t, d in zip(i[2:], stride, tap, dilation, strict=True)]
+            left = cast(shown.at([*i[:2], *places]), "i32")
+            term = call("mul", left, Load(taps, i[1] + number_of * shape[1]))
+            total = term if total is None else call("add", total, term)
+        assert total is not None
+        return total
+
+    return builder.map(shape, "i32", value, order=channels_last(x.rank))
 
 
 def _product_of_patches(
@@ -90,7 +135,7 @@ def _product_of_patches(
 
 def _bytes(ctx: Context, x: Tensor, zero: int, padding: Sequence[int]) -> Tensor:
     """x as int8 with its zero around it, channels last in memory; x itself where it is that."""
-    last = channels_last(4)
+    last = channels_last(x.rank)
     if x.dtype == "i8" and not any(padding) and x.strided is not None and x.strided.strides[1] == ONE:
         return x
     shape = (*x.shape[:2], *(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)))
@@ -110,6 +155,10 @@ def _bytes(ctx: Context, x: Tensor, zero: int, padding: Sequence[int]) -> Tensor
 def _zero_sums(ctx: Context, weight: ConstantRef, zero: int) -> Buffer:
     """What the zero of the map adds to each output: a constant of its own, int32 [n]."""
     target = f"{weight.target}_zero{'_' if zero < 0 else ''}{abs(zero)}"
+    return _derived(ctx, target, lambda: (weight.tensor.flatten(1).to(torch.int64).sum(1) * zero).to(torch.int32))
+
+
+def _derived(ctx: Context, target: str, make: Callable[[], torch.Tensor]) -> Buffer:
+    """A constant that follows from a weight, once."""
     known = next((buffer for c, buffer in ctx.builder.constants.items() if c.target == target), None)
-    sums = (weight.tensor.flatten(1).to(torch.int64).sum(1) * zero).to(torch.int32)
-    return known if known is not None else ctx.builder.constant(target, sums)
+    return known if known is not None else ctx.builder.constant(target, make())
