@@ -155,6 +155,10 @@ def compile_command(
         typer.Option("--tokenizer", metavar="FILE", help="With --task: a tokenizer.json instead of the model's own."),
     ] = None,
     max_batch: Annotated[int | None, typer.Option("--max-batch", help="Texts generated at once. Default: 1.")] = None,
+    cache_tokens: Annotated[
+        int | None,
+        typer.Option("--cache-tokens", help="Tokens of all texts that the cache holds. Default: as many as may come."),
+    ] = None,
     max_source_length: Annotated[
         int | None, typer.Option("--max-source-length", help="Tokens that an encoder reads. Default: as --max-length.")
     ] = None,
@@ -187,7 +191,7 @@ def compile_command(
     observers: list[Observer] = [timing] if as_json else [timing, _progress(quiet)]
     start = perf_counter()
     own = {"max_batch": max_batch, "max_source_length": max_source_length, "tokenizer": tokenizer,
-           "draft_tokens": draft_tokens, "image_size": image_size}  # fmt: skip
+           "draft_tokens": draft_tokens, "image_size": image_size, "cache_tokens": cache_tokens}  # fmt: skip
     if task is not None:
         from .compiler.generation.tasks import compile_task
 

@@ -173,6 +173,7 @@ class Model {
     for (int32_t i = 0; i < functions_->entry_count(model_); ++i) entries_.push_back(entry_of(i));
   }
   ~Model() { functions_->unload(model_); }
+  uintptr_t handle() const { return reinterpret_cast<uintptr_t>(model_); }
   Model(const Model &) = delete;
   Model &operator=(const Model &) = delete;
 
@@ -448,6 +449,7 @@ PYBIND11_MODULE(_binding, m) {
   py::class_<Model>(m, "Model", py::module_local(), "A loaded package: runs on flat sequences of tensors.")
       .def("run", &Model::run, py::arg("entry"), py::arg("tensors"), py::arg("stream") = py::none(),
            py::arg("seed") = py::none(), py::arg("state") = py::none(), "The list of an entry point's outputs, of the kind of the first input.")
+      .def_property_readonly("handle", &Model::handle, "The address of the mycc_model.")
       .def("seed", &Model::seed, py::arg("value"), "The seed of the next call that names none.")
       .def("profile", &Model::profile, py::arg("entry"), py::arg("tensors"), py::arg("runs") = 1,
            "Nanoseconds of each kernel, averaged over the runs.")

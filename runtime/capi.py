@@ -208,6 +208,7 @@ class Model:
     def __init__(self, library: Library, handle: c_void_p, memory: Any) -> None:
         self._library, self._c, self._handle = library, library.c, handle
         self._memory = memory  # the package's bytes have to outlive the model
+        self.handle: int = handle.value or 0  # the address of the mycc_model
         self.manifest: str = self._c.mycc_model_manifest(handle).decode()
         self.target: str = self._c.mycc_model_target(handle).decode()
         self.threads: int = self._c.mycc_model_threads(handle)

@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
     from .archive import Archive
 
-__all__ = ["ABI_VERSION", "LIBRARY", "code_file", "installed_file", "interface_name", "open_library", "wrapper_tag"]
+__all__ = [
+    "ABI_VERSION",
+    "LIBRARY",
+    "code_file",
+    "installed_file",
+    "interface_name",
+    "library_path",
+    "open_library",
+    "wrapper_tag",
+]
 
 ABI_VERSION = 5
 LIBRARY = "libmycc.so"
@@ -46,6 +55,16 @@ def open_library() -> Any:
                 _refuse_subinterpreter()
                 _opened.append(_open())
     return _opened[0]
+
+
+def library_path() -> str:
+    """Path of the libmycc.so of this process.
+
+    Raises:
+        LoadError: as of open_library().
+    """
+    open_library()
+    return _process_libraries()[ABI_VERSION]
 
 
 def _refuse_subinterpreter() -> None:

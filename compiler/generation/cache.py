@@ -3,7 +3,7 @@
 transformers asks a layer of attention for two things: to take new keys and values and give all of them back, and how
 many there are. A layer of a recurrence (Mamba and its kin) gives its states and takes the new ones. Here the memory
 belongs to the module that is compiled, so that it becomes the package's state, and where the new positions lie is an
-argument of the call.
+argument of the call: rows of a cache that has one for each text, or a table of blocks that texts share.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, LinearAttentionLayer, StaticLayer
 
-__all__ = ["AttentionMemory", "CallLayer", "Memory", "Places", "RecurrentMemory", "call_cache"]
+from ..model.operators import own as _own  # noqa: F401  (defines mycc::read_blocks)
+
+__all__ = ["BLOCK", "AttentionMemory", "CallLayer", "Memory", "Places", "RecurrentMemory", "call_cache"]
+
+#: positions of a block
+BLOCK = 16
 
 
 @dataclass(frozen=True)
@@ -28,17 +33,21 @@ class Places:
         start: i64[batch], how many tokens of each text the cache holds.
         positions: i64[batch, count], of each token in its text.
         end: how many positions are read, a number that may be symbolic: all that are filled after the call.
+        table: i64[batch, blocks of a text], the blocks that the positions of each text lie in, BLOCK in each; None: the
+            cache has a row for each text.
     """
 
     rows: Tensor | None
     start: Tensor
     positions: Tensor
     end: Any
+    table: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class AttentionMemory:
-    """keys and values: [texts, heads, length, size]; sliding: whether its queries see a window of them only."""
+    """keys and values: [texts, heads, length, size], or [blocks, heads, BLOCK, size]; sliding: whether its queries see
+    a window of them only."""
 
     keys: Tensor
     values: Tensor
@@ -73,10 +82,15 @@ class CallLayer(StaticLayer):
     def _written(self, memory: Tensor, new: Tensor) -> Tensor:
         """new [batch, heads, count, size] -> [batch, heads, end, size]"""
         at, batch = self.places, new.shape[0]
-        rows = at.rows if at.rows is not None else torch.arange(batch)
-        memory[rows[:, None], :, at.positions] = new.transpose(1, 2).to(memory.dtype)
-        filled = memory[:, :, : at.end]
-        return filled[:batch] if at.rows is None else filled.index_select(0, at.rows)
+        moved = new.transpose(1, 2).to(memory.dtype)
+        if at.table is None:
+            rows = at.rows if at.rows is not None else torch.arange(batch)
+            memory[rows[:, None], :, at.positions] = moved
+            filled = memory[:, :, : at.end]
+            return filled[:batch] if at.rows is None else filled.index_select(0, at.rows)
+        blocks = at.table.gather(1, at.positions // BLOCK)
+        memory[blocks, :, at.positions % BLOCK] = moved
+        return torch.ops.mycc.read_blocks(memory, at.table, at.end)
 
     def get_mask_sizes(self, query_length: int) -> tuple[Any, int]:
         return self.places.end, 0

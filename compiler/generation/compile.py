@@ -37,6 +37,7 @@ def compile_generation(
     out: str | os.PathLike[str],
     max_length: int | None = None,
     max_batch: int = 1,
+    cache_tokens: int | None = None,
     chunk: int = CHUNK,
     draft_tokens: int = 0,
     dtype: Any = None,
@@ -68,6 +69,8 @@ def compile_generation(
         out: the file to write. It appears whole or not at all.
         max_length: tokens of a text, prompt and answer together; None: what the model was made for, at most 4096.
         max_batch: texts that are generated at once.
+        cache_tokens: tokens of all texts that the cache holds, where max_batch is above 1; None: as many as max_batch
+            texts of max_length have. Texts take blocks of it as they grow; where none is left, one waits for others.
         chunk: tokens of a prompt that one call reads at most; longer prompts are read in pieces.
         draft_tokens: how many tokens a third entry point, `verify`, checks in one call, for speculative decoding
             (`generate(..., draft="lookup")`); 0: none.
@@ -96,6 +99,8 @@ def compile_generation(
         check_out(out)
         whole = "cuda" in checked.families  # there a size that depends on a value has the host wait
         in_dtype = None if checked.dtype is None else to_torch(checked.dtype)
+        from .blocks import block_count
+
         with running_stage(observers, "load") as stage:
             folder = read_folder(model, tokenizer is None) if isinstance(model, str | os.PathLike) else None
             network = model if folder is None else load_network(folder, "AutoModelForCausalLM", in_dtype)
@@ -106,7 +111,8 @@ def compile_generation(
         length = length_of(network, max_length)
         texts, piece = positive("max_batch", max_batch), min(positive("chunk", chunk), length)
         checks = 0 if draft_tokens == 0 else positive("draft_tokens", draft_tokens)
-        entries, facts = _entries(network, length, texts, piece, whole, checks)
+        blocks = block_count(cache_tokens, length, texts, checks)
+        entries, facts = _entries(network, length, texts, piece, whole, checks, blocks)
         task, notes = task_of("text-generation", network, folder, tokenizer, facts)
         for note in notes:
             if strict:
@@ -135,18 +141,21 @@ def length_of(network: Any, asked: int | None) -> int:
 
 
 def _entries(
-    network: Any, length: int, texts: int, chunk: int, whole: bool, checks: int = 0
+    network: Any, length: int, texts: int, chunk: int, whole: bool, checks: int = 0, blocks: int = 0
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What mycc.compile takes, and what the manifest says of it.
 
     whole: attention reads the whole cache. checks: tokens that one call of `verify` takes at most; 0: there is none.
+    blocks: of a cache that texts share; 0: it has a row for each.
     """
     import torch
 
+    from .blocks import block_entries
+    from .cache import BLOCK
     from .module import Decode, Prefill, TextModel, Verify
 
     rows = dynamic_most(texts) if texts > 1 else 1
-    model = TextModel(network, length, rows, whole)
+    model = TextModel(network, length, rows, whole, blocks)
     zero = torch.zeros(1, dtype=torch.int64)
     vocabulary = network.config.get_text_config(decoder=True).vocab_size
     sample = torch.Generator().manual_seed(0)
@@ -160,6 +169,11 @@ def _entries(
     count = (
         {1: torch.export.Dim("count", min=1, max=dynamic_most(chunk))} if chunk > 1 and not model.recurrent else None
     )
+    facts: dict[str, Any] = {"length": length, "texts": texts, "chunk": chunk, "vocabulary": vocabulary}
+    facts["recurrent"] = model.recurrent
+    if blocks:
+        made = block_entries(model, rows, tokens(1, prompt), tokens(rows, 1), count)
+        return made, {**facts, "block": BLOCK, "blocks": blocks}
     prefill: dict[str, Any] = {"tokens": count, "start": None}
     inputs: tuple[Any, ...] = (tokens(1, prompt), zero)
     if texts > 1:
@@ -168,8 +182,6 @@ def _entries(
     if texts > 1:
         batch = {0: torch.export.Dim("batch", min=1, max=rows)}
         decode = (*decode, None, {"tokens": batch, "start": batch})
-    facts = {"length": length, "texts": texts, "chunk": chunk, "vocabulary": vocabulary}
-    facts["recurrent"] = model.recurrent
     entries = {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode}
     if checks:
         if model.recurrent:

@@ -12,7 +12,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 
 from ...runtime.errors import CompileError
 from .attention import IMPLEMENTATION, register_attention
-from .cache import AttentionMemory, Memory, Places, RecurrentMemory, call_cache
+from .cache import BLOCK, AttentionMemory, Memory, Places, RecurrentMemory, call_cache
 
 __all__ = ["Decode", "Prefill", "TextModel", "Verify"]
 
@@ -22,12 +22,13 @@ _KINDS = (DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer)
 class TextModel(nn.Module):
     """A causal language model and the cache of `texts` texts of `length` tokens each.
 
+    blocks: of the cache, which texts share; 0: it has a row for each text.
     whole: attention reads the whole cache and masks what is not filled, so that no size depends on a value.
     """
 
-    def __init__(self, network: Any, length: int, texts: int, whole: bool = False) -> None:
+    def __init__(self, network: Any, length: int, texts: int, whole: bool = False, blocks: int = 0) -> None:
         super().__init__()
-        self.network, self.length, self.texts, self.whole = network, length, texts, whole
+        self.network, self.length, self.texts, self.whole, self.blocks = network, length, texts, whole, blocks
         register_attention()
         network.set_attn_implementation(IMPLEMENTATION)
         layers = _layers_after_a_token(network)
@@ -52,24 +53,27 @@ class TextModel(nn.Module):
                 for kind, found in (("convolution", layer.conv_states), ("recurrence", layer.recurrent_states))
             ]
             return lambda: RecurrentMemory(*({n: getattr(self, name) for n, name in row.items()} for row in states))
+        count, rows = (self.blocks, BLOCK) if self.blocks else (self.texts, self.length)
         kept = [
-            named(f"{kind}{i}", value.new_zeros((self.texts, value.shape[1], self.length, value.shape[3])))
+            named(f"{kind}{i}", value.new_zeros((count, value.shape[1], rows, value.shape[3])))
             for kind, value in (("keys", layer.keys), ("values", layer.values))
         ]
         return lambda: AttentionMemory(getattr(self, kept[0]), getattr(self, kept[1]), layer.is_sliding)
 
-    def next_logits(self, tokens: Tensor, start: Tensor, rows: Tensor | None) -> Tensor:
+    def next_logits(self, tokens: Tensor, start: Tensor, rows: Tensor | None, table: Tensor | None = None) -> Tensor:
         """tokens i64[batch, count], behind the first `start` i64[batch] of each text -> logits f32[batch, vocabulary]
-        of what follows them."""
-        return self._logits(tokens, start, rows, 1)[:, -1]
+        of what follows them. table: i64[batch, blocks of a text], of a cache in blocks."""
+        return self._logits(tokens, start, rows, 1, table)[:, -1]
 
     def all_logits(self, tokens: Tensor, start: Tensor, rows: Tensor | None) -> Tensor:
         """So, of what follows each of them: f32[batch, count, vocabulary]"""
         return self._logits(tokens, start, rows, 0)
 
-    def _logits(self, tokens: Tensor, start: Tensor, rows: Tensor | None, kept: int) -> Tensor:
+    def _logits(
+        self, tokens: Tensor, start: Tensor, rows: Tensor | None, kept: int, table: Tensor | None = None
+    ) -> Tensor:
         positions = start[:, None] + torch.arange(tokens.shape[1])
-        places = Places(rows, start, positions, self._end(tokens, start))
+        places = Places(rows, start, positions, self._end(tokens, start), table)
         cache = call_cache([memory() for memory in self._memory], places)
         arguments = {"position_ids": positions, "logits_to_keep": kept, cache_argument(self.network): cache}
         known = inspect.signature(self.network.forward).parameters
@@ -79,6 +83,15 @@ class TextModel(nn.Module):
         found = out.logits.float()
         assert isinstance(found, Tensor)
         return found
+
+    def copy_block(self, source: Tensor, target: Tensor) -> Tensor:
+        """Has the blocks `target` i64[count] of every layer hold what the blocks `source` do."""
+        for memory in self._memory:
+            layer = memory()
+            assert isinstance(layer, AttentionMemory)
+            for kept in (layer.keys, layer.values):
+                kept[target] = kept[source]
+        return target + 0
 
     def _end(self, tokens: Tensor, start: Tensor) -> Any:
         """How many positions of the cache are filled after the call, of the longest text."""

@@ -23,8 +23,8 @@ _COPIED = (
     "fill_kinds", "formats", "formula", "generator", "inspect", "loader", "manifest", "native", "program", "signature",
     "state", "strict_json", "tensorfile", "text", "training", "tree", "verify",
     *(f"generation/{name}" for name in (
-        "__init__", "command", "constraints", "drafting", "embed", "engine", "options", "sampling", "seen", "sources",
-        "speech", "stream", "texts", "tokenizer",
+        "__init__", "command", "constraints", "drafting", "embed", "engine", "options", "sampling", "scheduler", "seen",
+        "sources", "speech", "stream", "texts", "tokenizer",
     )),
 )  # fmt: skip
 #: what a load imports

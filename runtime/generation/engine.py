@@ -140,6 +140,15 @@ class Engine:
             self.waiting.remove(text)
         self._leave(text)
 
+    def cancel_all(self) -> None:
+        for text in [*self.waiting, *(text for text in self.rows if text is not None)]:
+            self.cancel(text)
+
+    @property
+    def places(self) -> int:
+        """How many texts run at once at most."""
+        return len(self.rows)
+
     @property
     def busy(self) -> bool:
         return bool(self.waiting) or any(text is not None for text in self.rows)

@@ -58,7 +58,7 @@ class Sampler:
         token = self._draw(changed)
         self.seen.add(token)
         self.generated[token] += 1
-        return self._described(token, logits)
+        return self.described(token, logits)
 
     def _penalised(self, logits: Array) -> Array:
         options, changed = self.options, logits
@@ -87,7 +87,7 @@ class Sampler:
         scores = logits.astype(np.float64) / options.temperature
         tokens = None
         if 0 < options.top_k < len(scores):
-            tokens = np.argpartition(scores, -options.top_k)[-options.top_k :]
+            tokens = _likeliest(logits, options.top_k)
             scores = scores[tokens]
         weights = np.exp(scores - scores.max())
         weights /= weights.sum()
@@ -99,7 +99,8 @@ class Sampler:
         place = min(place, int(np.flatnonzero(weights)[-1]))
         return place if tokens is None else int(tokens[place])
 
-    def _described(self, token: int, logits: Array) -> Chosen:
+    def described(self, token: int, logits: Array) -> Chosen:
+        """A token with the log-probabilities that were asked for."""
         count = self.options.logprobs
         if count is None:
             return Chosen(token)
@@ -116,6 +117,13 @@ def _masked(changed: Array, logits: Array, allowed: Array) -> Array:
     """The logits of the tokens that are allowed; without penalties and bias where these forbid all of them."""
     masked = np.where(allowed, changed, -np.inf)
     return masked if np.isfinite(masked).any() else np.where(allowed, logits, -np.inf)
+
+
+def _likeliest(logits: Array, count: int) -> Array:
+    """The tokens of the largest logits, in the order of their numbers; of equal ones the first."""
+    least = np.partition(logits, -count)[-count]
+    above, equal = np.flatnonzero(logits > least), np.flatnonzero(logits == least)
+    return np.sort(np.concatenate([above, equal[: count - len(above)]]))
 
 
 def _nucleus(weights: Array, most: float) -> Array:

@@ -13,11 +13,13 @@ from .drafting import make_drafter
 from .engine import Engine, Text
 from .options import Options, read_options
 from .sampling import Chosen
+from .scheduler import Scheduler, is_native
 from .stream import Detokenizer, StopTexts
 from .tokenizer import Tokenizer
 
 __all__ = ["Generator", "TextStream", "TokenStream", "Writer", "drafted"]
 
+AnyEngine = Engine | Scheduler
 #: states that a model keeps for the next call
 _KEPT = 2
 #: the task of a package -> the module beside this one, and its class
@@ -40,7 +42,7 @@ class Generator:
     def __init__(self, model: Any, task: Mapping[str, Any], read: Callable[[str], bytes | None]) -> None:
         self._model, self._task, self._read = model, task, read
         self._settings: Mapping[str, Any] = task.get("settings", {})
-        self._engines: list[Engine] = []
+        self._engines: list[AnyEngine] = []
         self._lock = threading.Lock()
         self._tokenizer: Tokenizer | None = None
         self._constraints: Constraints | None = None
@@ -132,7 +134,7 @@ class Generator:
         """An engine for a `with`; it is kept for the next call when nothing went wrong."""
         return _Lent(self, reuse)
 
-    def take(self, reuse: bool) -> Engine:
+    def take(self, reuse: bool) -> AnyEngine:
         with self._lock:
             fitting = [engine for engine in self._engines if engine.reuse == reuse]
             if fitting:
@@ -140,11 +142,13 @@ class Generator:
                 return fitting[-1]
         return self.new_engine(reuse)
 
-    def new_engine(self, reuse: bool) -> Engine:
-        """An engine that nobody else has."""
+    def new_engine(self, reuse: bool) -> AnyEngine:
+        """An engine that nobody else has: the native one for what it can do."""
+        if is_native(self._model, self._task):
+            return Scheduler(self._model, self._task, reuse)
         return self.engine_class(self._model, self._task, reuse)
 
-    def give_back(self, engine: Engine) -> None:
+    def give_back(self, engine: AnyEngine) -> None:
         with self._lock:
             if len(self._engines) < _KEPT:
                 self._engines.append(engine)
@@ -154,17 +158,15 @@ class _Lent:
     def __init__(self, generator: Generator, reuse: bool) -> None:
         self._generator, self._reuse = generator, reuse
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> AnyEngine:
         self._engine = self._generator.take(self._reuse)
         return self._engine
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         """After an error of a call the cache may hold anything: the engine goes."""
         if kind is None or issubclass(kind, GeneratorExit | InputError):
-            engine = self._engine
-            for text in [*engine.waiting, *(text for text in engine.rows if text is not None)]:
-                engine.cancel(text)
-            self._generator.give_back(engine)
+            self._engine.cancel_all()
+            self._generator.give_back(self._engine)
 
 
 class TokenStream:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..errors import Error, RunError
-from ..generation.engine import Engine, Text
+from ..generation.engine import Text
 from ..generation.sampling import Chosen
+from ..generation.texts import AnyEngine
 
 __all__ = ["Busy", "Event", "Service"]
 
@@ -35,7 +36,7 @@ class Service:
         waiting: texts that may wait for a row of the cache.
     """
 
-    def __init__(self, make: Callable[[], Engine], waiting: int = 256) -> None:
+    def __init__(self, make: Callable[[], AnyEngine], waiting: int = 256) -> None:
         self._make, self._most = make, waiting
         self._engine = make()
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -54,7 +55,7 @@ class Service:
         """
         self._engine.check(text)
         with self._lock:
-            if self._entered >= self._most + len(self._engine.rows):
+            if self._entered >= self._most + self._engine.places:
                 raise Busy
             self._entered += 1
         self._orders.put(lambda: self._enter(text, hear))

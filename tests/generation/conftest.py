@@ -20,11 +20,18 @@ class Made(NamedTuple):
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A small Llama of three shards, compiled for texts of 96 tokens, three at once, prompts in pieces of 16."""
+    """A small Llama of three shards, compiled for texts of 96 tokens, three at once, prompts in pieces of 16. The cache
+    holds 160 tokens, fewer than three texts may have."""
     path = tmp_path_factory.mktemp("llama")
     network = make_folder(path / "model", "llama", shard="200KB")
     package = mycc.compile_generation(
-        path / "model", out=path / "text.pkg", max_length=96, max_batch=3, chunk=16, options={"codegen.sources": False}
+        path / "model",
+        out=path / "text.pkg",
+        max_length=96,
+        max_batch=3,
+        cache_tokens=160,
+        chunk=16,
+        options={"codegen.sources": False},
     )
     return Made(path / "model", network, train_tokenizer(), package)
 

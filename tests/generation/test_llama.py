@@ -95,9 +95,10 @@ def test_the_functions_over_tokens(made: Any, model: Any) -> None:
     """What a C program does: prefill in pieces, then decode, on a state of its own."""
     prompt = np.array([made.tokenizer(PROMPT).input_ids])
     state, zero = model.new_state(), np.array([0])
-    whole = model.entry("prefill")(prompt, zero, np.array([2]), state=state)
-    model.entry("prefill")(prompt[:, :3], zero, zero, state=state)
-    pieces = model.entry("prefill")(prompt[:, 3:], np.array([3]), zero, state=state)
+    places = np.array([[4, 2, 9, 1, 3, 5], [8, 6, 7, 10, 1, 1]])  # the blocks of two texts
+    whole = model.entry("prefill")(prompt, zero, places[:1], state=state)
+    model.entry("prefill")(prompt[:, :3], zero, places[1:], state=state)
+    pieces = model.entry("prefill")(prompt[:, 3:], np.array([3]), places[1:], state=state)
     with torch.no_grad():
         wanted = made.network(torch.from_numpy(prompt)).logits[:, -1].numpy()
     np.testing.assert_allclose(whole, wanted, rtol=1e-3, atol=1e-3)
@@ -132,6 +133,11 @@ def test_a_c_program(made: Any, model: Any, tmp_path: Path) -> None:
     done = subprocess.run([program, made.package, "12", "5", "6", "7"], check=True, capture_output=True, text=True)
     wanted = list(model.generate_tokens([5, 6, 7], max_new_tokens=12, ignore_eos=True))
     assert [int(word) for word in done.stdout.split()] == wanted
+    both = [program, made.package, "12", "5", "6", "7", "/", "8", "9"]
+    done = subprocess.run(both, check=True, capture_output=True, text=True, env={"SEED": "3", "TEMPERATURE": "0.8"})
+    drawn = {"max_new_tokens": 12, "ignore_eos": True, "seed": 3, "temperature": 0.8}
+    wanted = [list(model.generate_tokens(prompt, **drawn)) for prompt in ([5, 6, 7], [8, 9])]
+    assert [[int(word) for word in line.split()] for line in done.stdout.splitlines()] == wanted
     refused = subprocess.run([program, made.package, "1", "400"], capture_output=True, text=True)
     assert refused.returncode == 2
     assert "error: " in refused.stderr

@@ -145,7 +145,7 @@ def test_requests_that_are_wrong(made: Any) -> None:
         ({"prompt": "x", "tempature": 1}, 400, "there is no parameter 'tempature'"),
         ({"prompt": "x", "best_of": 3}, 400, "best_of is not supported"),
         ({"prompt": "x", "n": 0.5}, 400, "n has to be a whole number"),
-        ({"prompt": "x", "n": 9, "max_tokens": 1}, 429, "too many requests"),
+        ({"prompt": "x", "n": 9, "max_tokens": 90, "ignore_eos": True}, 429, "too many requests"),
     ]
 
     async def work(client: Client) -> None:

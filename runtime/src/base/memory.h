@@ -67,6 +67,7 @@ class Array {
     return true;
   }
   void clear() { size_ = 0; }
+  void pop() { --size_; }
   void swap(Array &other) {
     T *data = data_;
     data_ = other.data_;
@@ -88,6 +89,19 @@ class Array {
   T *data_ = nullptr;
   size_t size_ = 0, capacity_ = 0;
 };
+
+// A value of its own memory; NULL when memory is short. The operator new of C++ would bring its exceptions along.
+template <class T>
+T *make_value() {
+  void *memory = malloc(sizeof(T));
+  return memory ? new (memory) T : nullptr;
+}
+template <class T>
+void free_value(T *value) {
+  if (!value) return;
+  value->~T();
+  free(value);
+}
 
 // Zeroed memory that is given back all at once.
 class Region {

@@ -1,0 +1,162 @@
+"""Throughput of many requests at once: simulated arrivals of texts of mixed lengths, against the step times' own bound.
+
+    python bench/serving.py [--size 124m|1b] [--package FILE] [--requests 64] [--batch 16] [--rate PER_SECOND]
+                            [--cache-tokens N] [--dtype bf16] [--target cpu] [--threads N] [--seed 0]
+
+Prompts have 16 to 512 tokens and answers 16 to 128, both drawn evenly on a logarithmic scale; a quarter of the prompts
+begin with the same 64 tokens. With --rate requests come by a Poisson process, else all at the beginning.
+
+Prints tokens a second, the time to the first token and between tokens (p50, p99), and the share of the bound: what the
+calls that this load needs would take at best, each measured alone. These are every token of a prompt that is not found
+in the cache, at the speed of a whole piece, and every generated token at the speed of a step of --batch texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mycc
+import numpy as np
+from mycc.runtime.generation.scheduler import Scheduler
+
+LENGTH, CHUNK = 704, 256
+PROMPTS, ANSWERS, SHARED = (16, 512), (16, 128), 64
+
+
+@dataclass
+class Served:
+    """A request: when it comes, and the times of its tokens, in seconds from the beginning."""
+
+    comes: float
+    text: Any
+    times: list[float] = field(default_factory=list)
+
+
+def make_package(options: argparse.Namespace, folder: Path) -> Path:
+    """A Llama-like model with random weights, as in text_decode.py."""
+    import torch
+    from text_decode import SIZES
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(max_position_embeddings=LENGTH, **SIZES[options.size])
+    dtype = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[options.dtype]
+    return mycc.compile_generation(
+        LlamaForCausalLM(config).eval().to(dtype), out=folder / "served.pkg", max_length=LENGTH, chunk=CHUNK,
+        max_batch=options.batch, cache_tokens=options.cache_tokens, verify=False, target=options.target,
+    )  # fmt: skip
+
+
+def load_of(model: Any, options: argparse.Namespace) -> list[Served]:
+    """The requests in the order in which they come."""
+    choose = random.Random(options.seed)
+    words = range(4, model.generator.vocabulary)
+    begin = [choose.choice(words) for _ in range(SHARED)]
+    comes, made = 0.0, []
+    for i in range(options.requests):
+        length, answer = (round(math.exp(choose.uniform(*map(math.log, ends)))) for ends in (PROMPTS, ANSWERS))
+        prompt = [choose.choice(words) for _ in range(length)]
+        if i % 4 == 0:
+            prompt = (begin + prompt)[: max(length, SHARED)]
+        given = model.generator.options({"max_new_tokens": answer, "ignore_eos": True, "temperature": 0})
+        made.append(Served(comes, model.generator.text(prompt, given)))
+        comes += choose.expovariate(options.rate) if options.rate else 0.0
+    return made
+
+
+def serve(scheduler: Scheduler, load: list[Served]) -> float:
+    """Runs a load; seconds from the first arrival to the last token."""
+    left, running = list(load), {id(each.text): each for each in load}
+    begin = time.perf_counter()
+    while left or scheduler.busy:
+        now = time.perf_counter() - begin
+        if left and not scheduler.busy and left[0].comes > now:
+            time.sleep(left[0].comes - now)
+        while left and left[0].comes <= time.perf_counter() - begin:
+            scheduler.add(left.pop(0).text)
+        found = list(scheduler.step())
+        now = time.perf_counter() - begin
+        for text, chosen in found:
+            if chosen is not None:
+                running[id(text)].times.append(now)
+    return time.perf_counter() - begin
+
+
+def shortest(call: Callable[[], Any], runs: int = 7) -> float:
+    """Median seconds of a call."""
+    call()
+    spent = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        call()
+        spent.append(time.perf_counter() - begin)
+    return statistics.median(spent)
+
+
+def bound(model: Any, load: list[Served], read: int) -> tuple[float, float, float]:
+    """Seconds that the calls of a load take at best; those of a token of a prompt, and of a step of all places."""
+    task = model.manifest["task"]
+    texts, columns = int(task["texts"]), -(-int(task["length"]) // int(task["block"]))
+    prefill, decode, state = model.entry("prefill"), model.entry("decode"), model.new_state()
+    table = np.arange(texts * columns).reshape(texts, columns) % (int(task["blocks"]) - 1) + 1
+    mean = round(statistics.fmean(len(each.text.prompt) + len(each.times) / 2 for each in load))
+    piece = int(task["chunk"])
+    tokens, start = np.full((1, piece), 5), np.array([min(mean // 2, int(task["length"]) - piece)])
+    of_token = shortest(lambda: prefill(tokens, start, table[:1], state=state)) / piece
+    ones, starts = np.full((texts, 1), 5), np.full(texts, mean)
+    of_step = shortest(lambda: decode(ones, starts, table, state=state))
+    steps = sum(len(each.times) - 1 for each in load) / texts
+    return read * of_token + steps * of_step, of_token, of_step
+
+
+def quantiles(values: list[float]) -> str:
+    p50, p99 = np.percentile(values, (50, 99)) * 1e3
+    return f"p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="124m")
+    parser.add_argument("--package", type=Path)
+    parser.add_argument("--requests", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--rate", type=float)
+    parser.add_argument("--cache-tokens", type=int)
+    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.package or make_package(options, Path(folder))
+        model = mycc.load(path, threads=options.threads)
+        load = load_of(model, options)
+        scheduler = model.generator.new_engine(True)
+        assert isinstance(scheduler, Scheduler)
+        spent = serve(scheduler, load)
+        counts = scheduler.counts()
+        best, of_token, of_step = bound(model, load, counts.read_tokens)
+    made = sum(len(each.times) for each in load)
+    between = [b - a for each in load for a, b in zip(each.times, each.times[1:], strict=False)]
+    print(f"{options.requests} requests, {made} tokens in {spent:.2f} s: {made / spent:.1f} tokens/s")
+    print(f"bound of the calls: {made / best:.1f} tokens/s; reached: {best / spent:.2f} of it")
+    print(f"  a token of a prompt {of_token * 1e3:.3f} ms, a step of {scheduler.places} texts {of_step * 1e3:.2f} ms")
+    print(f"time to the first token: {quantiles([each.times[0] - each.comes for each in load])}")
+    print(f"time between tokens: {quantiles(between)}")
+    print(
+        f"tokens of prompts: {counts.read_tokens} read, {counts.reused_tokens} found; "
+        f"preempted {counts.preempted} times; {counts.copied_blocks} blocks copied"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+#include "program.h"
+
+#include "../base/errors.h"
+#include "../package/loaded.h"
+
+namespace mycc::runtime {
+namespace {
+
+mycc_tensor numbers(int64_t *data, int64_t rows, int64_t columns) {
+  mycc_tensor made = {};
+  made.data = data, made.device_type = 1, made.ndim = columns < 0 ? 1 : 2, made.dtype = {0, 64, 1};
+  made.shape[0] = rows, made.shape[1] = columns, made.strides[0] = columns < 0 ? 1 : columns, made.strides[1] = 1;
+  return made;
+}
+
+// A whole number of the manifest's row on text generation; `none` where it is missing.
+int64_t fact(const Json &json, const JsonValue *task, const char *name, int64_t none) {
+  const JsonValue *value = json.get(task, name);
+  const bool known = value && (value->kind == JsonKind::integer || value->kind == JsonKind::boolean);
+  return known ? value->integer : none;
+}
+
+}  // namespace
+
+int TextProgram::init(mycc_model *model) {
+  model_ = model;
+  {
+    const ModelUse use(model);
+    if (!use) return use.status();
+    const JsonValue *task = model->json.get(&model->json.root(), "task");
+    const JsonValue *name = task ? model->json.get(task, "name") : nullptr;
+    if (!name || !(name->text == "text-generation"))
+      return fail(MYCC_ERROR_INPUT,
+                  "%s was not compiled for text generation\n"
+                  "  Compile a model's folder: mycc compile DIR --task text-generation --out text.pkg",
+                  model->manifest.name);
+    const auto number = [model, task](const char *key, int64_t none) { return fact(model->json, task, key, none); };
+    length = number("length", 0), texts = number("texts", 0), chunk = number("chunk", 0);
+    vocabulary = number("vocabulary", 0), recurrent = number("recurrent", 0) != 0;
+    block = number("block", 0), blocks = number("blocks", 0);
+  }
+  prefill_ = mycc_entry_find(model, "prefill"), decode_ = mycc_entry_find(model, "decode");
+  copy_ = mycc_entry_find(model, "copy");
+  const bool whole = length > 1 && texts > 0 && chunk > 0 && vocabulary > 0 && prefill_ >= 0 && decode_ >= 0 &&
+                     texts < 1 << 20 && (!blocks || (block > 0 && blocks > columns() && blocks < 1 << 30 && copy_ >= 0));
+  if (!whole) return fail(MYCC_ERROR_LOAD, "what the package says of its text generation is not whole");
+  if (!blocks && texts > 1)
+    return fail(MYCC_ERROR_LOAD, "the package has a row of the cache for each text, which the scheduler does not serve\n"
+                                 "  Compile it again, without --draft-tokens.");
+  tokens_ = region_.array<int64_t>(size_t(texts)), start_ = region_.array<int64_t>(size_t(texts));
+  table_ = region_.array<int64_t>(size_t(texts * columns()));
+  if (!tokens_ || !start_ || !table_) return out_of_memory(size_t(texts * columns()) * sizeof(int64_t));
+  return mycc_state_new(model, &state_);
+}
+
+void TextProgram::set(int32_t text, int64_t token, int64_t start, const int32_t *blocks_of, size_t n_blocks) {
+  tokens_[text] = token, start_[text] = start;
+  for (int64_t i = 0; i < columns(); ++i) table_[text * columns() + i] = size_t(i) < n_blocks ? blocks_of[i] : 0;
+}
+
+int TextProgram::read(const int64_t *tokens, int64_t count, int64_t start, const int32_t *blocks_of, size_t n_blocks,
+                      bool one, float *logits) {
+  set(0, tokens[0], start, blocks_of, n_blocks);
+  return call(one ? decode_ : prefill_, tokens, 1, count, logits);
+}
+
+int TextProgram::decode(int32_t rows, float *logits) { return call(decode_, tokens_, rows, 1, logits); }
+
+int TextProgram::call(int32_t entry, const int64_t *tokens, int64_t rows, int64_t count, float *logits) {
+  const mycc_tensor inputs[] = {numbers(const_cast<int64_t *>(tokens), rows, count), numbers(start_, rows, -1),
+                                numbers(table_, rows, columns())};
+  mycc_tensor output = {};
+  output.data = logits, output.device_type = 1, output.ndim = 2, output.dtype = {2, 32, 1};
+  output.shape[0] = rows, output.shape[1] = vocabulary, output.strides[0] = vocabulary, output.strides[1] = 1;
+  mycc_run_options options = {};
+  options.struct_size = sizeof options, options.state = state_;
+  return mycc_run_with(model_, entry, inputs, blocks ? 3 : 2, &output, 1, &options);
+}
+
+int TextProgram::copy(int32_t source, int32_t target) {
+  int64_t places[] = {source, target}, done = 0;
+  const mycc_tensor inputs[] = {numbers(places, 1, -1), numbers(places + 1, 1, -1)};
+  mycc_tensor output = numbers(&done, 1, -1);
+  mycc_run_options options = {};
+  options.struct_size = sizeof options, options.state = state_;
+  return mycc_run_with(model_, copy_, inputs, 2, &output, 1, &options);
+}
+
+}  // namespace mycc::runtime

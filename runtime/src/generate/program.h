@@ -1,0 +1,44 @@
+// program.h: the calls of a package for text generation, on a state of its own.
+#pragma once
+
+#include "../base/memory.h"
+#include "mycc/generate.h"
+
+namespace mycc::runtime {
+
+class TextProgram {
+ public:
+  TextProgram() = default;
+  TextProgram(const TextProgram &) = delete;
+  TextProgram &operator=(const TextProgram &) = delete;
+  ~TextProgram() { mycc_state_free(state_); }
+
+  // Reads what the package says of itself. MYCC_ERROR_INPUT: it does not generate text.
+  int init(mycc_model *model);
+
+  // Reads `count` tokens of a text behind its first `start`; `logits` of what follows them. one: by the function for
+  // one token. blocks: of the text, n_blocks of them.
+  int read(const int64_t *tokens, int64_t count, int64_t start, const int32_t *blocks, size_t n_blocks, bool one,
+           float *logits);
+  // A token more of several texts, which have been set by set().
+  int decode(int32_t texts, float *logits);
+  void set(int32_t text, int64_t token, int64_t start, const int32_t *blocks, size_t n_blocks);
+  int copy(int32_t source, int32_t target);
+  int reset() { return mycc_state_reset(model_, state_); }
+
+  int64_t length = 0, texts = 0, chunk = 0, vocabulary = 0;  // as the manifest has them
+  int64_t block = 0, blocks = 0;                             // tokens of a block; blocks: 0: the cache is one
+  bool recurrent = false;
+
+ private:
+  int64_t columns() const { return blocks ? (length + block - 1) / block : 0; }
+  int call(int32_t entry, const int64_t *tokens, int64_t rows, int64_t count, float *logits);
+
+  mycc_model *model_ = nullptr;
+  mycc_state *state_ = nullptr;
+  int32_t prefill_ = -1, decode_ = -1, copy_ = -1;
+  Region region_;
+  int64_t *tokens_ = nullptr, *start_ = nullptr, *table_ = nullptr;  // of a call's texts
+};
+
+}  // namespace mycc::runtime

@@ -1,0 +1,215 @@
+#include "scheduler.h"
+
+#include "../base/errors.h"
+
+namespace mycc::runtime {
+
+Scheduler::~Scheduler() {
+  for (Request *request : requests_) free_value(request);
+}
+
+int Scheduler::init(mycc_model *model, bool forget) {
+  if (int status = program_.init(model)) return status;
+  forget_ = forget || program_.recurrent;  // states of a recurrence cannot go back
+  const bool paged = program_.blocks > 0;
+  const bool room = paged ? pool_.init(1, int32_t(program_.blocks), program_.block)  // masked places read block 0
+                          : pool_.init(0, 1, program_.length);
+  return room ? int(MYCC_OK) : out_of_memory(size_t(program_.blocks * program_.block) * sizeof(int64_t));
+}
+
+int Scheduler::submit(const mycc_request &given, int64_t *id) {
+  if (int status = check(given)) return status;
+  Request *request = make_request(given, ids_ + 1);
+  if (!request || !requests_.push(request)) {
+    free_value(request);
+    return out_of_memory(size_t(given.prompt_length) * sizeof(int64_t));
+  }
+  *id = ++ids_;
+  return MYCC_OK;
+}
+
+Request *Scheduler::find(int64_t id) const {
+  for (Request *request : requests_)
+    if (request->id == id) return request;
+  fail(MYCC_ERROR_INPUT, "there is no request %lld, or it has ended", (long long)id);
+  return nullptr;
+}
+
+int Scheduler::cancel(int64_t id) {
+  Request *request = find(id);
+  if (!request) return MYCC_ERROR_INPUT;
+  drop(*request);
+  return MYCC_OK;
+}
+
+int Scheduler::choose(int64_t id, int64_t token, int32_t finish, int32_t *ended) {
+  Request *request = find(id);
+  if (!request) return MYCC_ERROR_INPUT;
+  if (request->stage != Stage::asking)
+    return fail(MYCC_ERROR_INPUT, "request %lld does not wait for a token", (long long)id);
+  if (ended) *ended = finish;
+  if (finish != MYCC_GOES_ON) {
+    drop(*request);
+    return MYCC_OK;
+  }
+  if (token < 0 || token >= program_.vocabulary)
+    return fail(MYCC_ERROR_INPUT, "%lld is no token; they are numbered from 0 to %lld", (long long)token,
+                (long long)program_.vocabulary - 1);
+  if (!request->tokens.push(token)) return out_of_memory(sizeof(int64_t));
+  request->stage = request->blocks.size() ? Stage::running : Stage::waiting;
+  const bool full = request->generated() == request->most || int64_t(request->tokens.size()) >= program_.length;
+  if (ended && full) *ended = MYCC_FINISH_LENGTH;
+  if (full) drop(*request);
+  return MYCC_OK;
+}
+
+bool Scheduler::busy() const {
+  for (const Request *request : requests_)
+    if (request->stage != Stage::asking) return true;
+  return false;
+}
+
+void Scheduler::count(mycc_generator_counts *counts) const {
+  counts->running = counts->waiting = 0;
+  for (const Request *request : requests_) ++(request->stage == Stage::waiting ? counts->waiting : counts->running);
+  counts->blocks = pool_.count(), counts->free_blocks = pool_.free_count();
+  counts->block_tokens = int32_t(pool_.tokens());
+  counts->preempted = preempted_, counts->read_tokens = read_;
+  counts->reused_tokens = reused_, counts->copied_blocks = copied_;
+}
+
+int Scheduler::step() {
+  found_.clear();
+  for (Request *request : requests_) request->waited += request->stage == Stage::waiting;
+  if (int status = admit()) return broken(status, nullptr, 0);
+  Array<Request *> batch;  // those that take a token more, as they are before the piece is read
+  for (Request *request : requests_)
+    if (request->stage == Stage::running && request->left() == 1 && !batch.push(request))
+      return out_of_memory(sizeof(Request *));
+  int32_t pieces = 0;
+  for (int64_t room = program_.chunk; room > 0 && pieces < program_.texts; ++pieces) {
+    Request *reading = best(Stage::running, true);
+    if (!reading) break;
+    const int64_t before = read_;
+    if (int status = read(*reading, room, pieces)) return status;
+    room -= read_ - before;
+    if (read_ == before) break;  // it has to wait, or nothing was left to read
+  }
+  return batch.size() ? decode(batch) : int(MYCC_OK);
+}
+
+// Reads a piece of a request's tokens, `most` of them; the logits behind it are those of this piece of the step.
+int Scheduler::read(Request &request, int64_t most, int32_t piece) {
+  Request *const self = &request;
+  const int64_t before = request.read;
+  if (int status = match(request, true)) return broken(status, &self, 1);
+  note_reused(request, request.read - before);
+  if (request.left() == 1) return MYCC_OK;  // the rest was found: the next step takes it with the others
+  int64_t count = request.left() < most ? request.left() : most;
+  const bool one = program_.recurrent && count < program_.chunk;
+  if (one) count = 1;
+  if (!grow(request, request.read + count)) return MYCC_OK;
+  const size_t numbers = size_t(program_.texts * program_.vocabulary);
+  if (!read_logits_.reserve(numbers)) return out_of_memory(numbers * sizeof(float));
+  float *logits = read_logits_.begin() + piece * program_.vocabulary;
+  const int64_t *tokens = request.tokens.begin() + request.read;
+  if (int status = program_.read(tokens, count, request.read, request.blocks.begin(), request.blocks.size(), one, logits))
+    return broken(status, &self, 1);
+  was_read(request, count);
+  read_ += count;
+  if (request.left() > 0) return MYCC_OK;
+  const int status = next_token(request, logits);
+  return status ? broken(status, &self, 1) : int(MYCC_OK);
+}
+
+// A token more of all requests of a batch that have their blocks.
+int Scheduler::decode(Array<Request *> &batch) {
+  Array<Request *> rows;
+  while (batch.size()) {  // first those that are served first: they may take blocks of the others
+    size_t first = 0;
+    for (size_t i = 1; i < batch.size(); ++i)
+      if (batch[i]->before(*batch[first])) first = i;
+    Request *request = batch[first];
+    batch[first] = batch[batch.size() - 1];
+    batch.pop();
+    if (request->stage == Stage::running && grow(*request, request->read + 1) && !rows.push(request))
+      return out_of_memory(sizeof(Request *));
+  }
+  if (!rows.size()) return MYCC_OK;
+  const size_t needed = rows.size() * size_t(program_.vocabulary);
+  if (!logits_.reserve(needed)) return out_of_memory(needed * sizeof(float));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Request &request = *rows[i];
+    program_.set(int32_t(i), request.tokens[size_t(request.read)], request.read, request.blocks.begin(),
+                 request.blocks.size());
+  }
+  if (int status = program_.decode(int32_t(rows.size()), logits_.begin()))
+    return broken(status, rows.begin(), rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    was_read(*rows[i], 1);
+    if (int status = next_token(*rows[i], logits_.begin() + i * size_t(program_.vocabulary)))
+      return broken(status, &rows[i], 1);
+  }
+  return MYCC_OK;
+}
+
+void Scheduler::note_reused(Request &request, int64_t tokens) {
+  reused_ += tokens;
+  if (request.generated() == 0) request.reused += int32_t(tokens);
+}
+
+void Scheduler::was_read(Request &request, int64_t count) {
+  request.read += count;
+  know_blocks(request);
+}
+
+// Chooses the token behind all that have been read, or asks the caller to.
+int Scheduler::next_token(Request &request, const float *logits) {
+  const int32_t reused = request.generated() == 0 ? request.reused : 0;
+  if (request.by_caller) {
+    request.stage = Stage::asking;
+    return found_.push({request.id, -1, MYCC_GOES_ON, reused, logits}) ? int(MYCC_OK) : out_of_memory(sizeof(mycc_token));
+  }
+  const int64_t token = request.sampler.choose(logits, program_.vocabulary, room_);
+  if (token < 0) return out_of_memory(size_t(program_.vocabulary) * 20);
+  int32_t finish = MYCC_GOES_ON;
+  for (int64_t stop : request.stops)
+    if (stop == token) finish = MYCC_FINISH_STOP;
+  if (finish == MYCC_GOES_ON) {
+    if (!request.tokens.push(token) || !request.sampler.note(token)) return out_of_memory(sizeof(int64_t));
+    if (request.generated() == request.most || int64_t(request.tokens.size()) >= program_.length)
+      finish = MYCC_FINISH_LENGTH;
+  }
+  const mycc_token told = {request.id, finish == MYCC_FINISH_STOP ? -1 : token, finish, reused, logits};
+  if (finish != MYCC_GOES_ON) drop(request);
+  return found_.push(told) ? int(MYCC_OK) : out_of_memory(sizeof(mycc_token));
+}
+
+// Ends a request, and gives back what it has.
+void Scheduler::drop(Request &request) {
+  give_back(request);
+  size_t kept = 0;
+  for (size_t i = 0; i < requests_.size(); ++i)
+    if (requests_[i] != &request) requests_[kept++] = requests_[i];
+  requests_.pop();
+  free_value(&request);
+}
+
+// A call failed: what the cache holds is worth nothing. The requests of the call end; the others are read again.
+int Scheduler::broken(int status, Request *const *of_call, size_t count) {
+  broken_ = true;
+  for (Request *request : requests_)
+    if (request->blocks.size()) preempt(*request);
+  pool_.forget_all();
+  for (size_t i = 0; i < count; ++i) {
+    found_.push({of_call[i]->id, -1, MYCC_FINISH_ERROR, 0, nullptr});
+    drop(*of_call[i]);
+  }
+  broken_ = false;
+  if (status != MYCC_ERROR_INPUT) return status;
+  Line text;  // not the caller's doing
+  text.add("%s", last_error());
+  return fail(MYCC_ERROR_RUN, "%s", text.text());
+}
+
+}  // namespace mycc::runtime

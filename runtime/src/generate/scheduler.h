@@ -1,0 +1,65 @@
+// scheduler.h: which requests a step serves, and which blocks of the cache they have.
+#pragma once
+
+#include "../base/memory.h"
+#include "block_pool.h"
+#include "mycc/generate.h"
+#include "program.h"
+#include "request.h"
+
+namespace mycc::runtime {
+
+class Scheduler {
+ public:
+  Scheduler() = default;
+  Scheduler(const Scheduler &) = delete;
+  Scheduler &operator=(const Scheduler &) = delete;
+  ~Scheduler();
+
+  int init(mycc_model *model, bool forget);
+  int check(const mycc_request &request) const { return check_request(request, program_.length, program_.vocabulary); }
+  int submit(const mycc_request &request, int64_t *id);
+  int cancel(int64_t id);
+  int choose(int64_t id, int64_t token, int32_t finish, int32_t *ended);
+  int step();
+  bool busy() const;
+  void count(mycc_generator_counts *counts) const;
+
+  const Array<mycc_token> &found() const { return found_; }  // by the last step
+
+ private:
+  Request *find(int64_t id) const;
+  Request *best(Stage stage, bool reading) const;
+  int32_t running() const;  // requests that have a place
+
+  // places and blocks
+  int admit();
+  int match(Request &request, bool copying);
+  int copy(Request &request, int32_t source, int64_t shared);
+  bool grow(Request &request, int64_t tokens);
+  void preempt(Request &request);
+  void give_back(Request &request);
+  void know_blocks(Request &request);
+  int64_t blocks_for(int64_t tokens) const { return (tokens + pool_.tokens() - 1) / pool_.tokens(); }
+
+  // calls
+  int read(Request &request, int64_t most, int32_t piece);
+  int decode(Array<Request *> &batch);
+  void was_read(Request &request, int64_t count);
+  void note_reused(Request &request, int64_t tokens);
+  int next_token(Request &request, const float *logits);
+  void drop(Request &request);
+  int broken(int status, Request *const *of_call, size_t count);
+
+  TextProgram program_;
+  BlockPool pool_;
+  bool forget_ = false, broken_ = false;
+  Array<Request *> requests_;  // all that have not ended
+  int64_t ids_ = 0;
+  Array<mycc_token> found_;
+  Array<float> read_logits_, logits_;
+  SamplingRoom room_;
+  int64_t preempted_ = 0, read_ = 0, reused_ = 0, copied_ = 0;
+};
+
+}  // namespace mycc::runtime

@@ -1,0 +1,24 @@
+// What test_native_sampler.py calls.
+#include "src/generate/sampler.h"
+
+extern "C" {
+
+void test_random(uint64_t seed, double *values, int64_t count) {
+  mycc::runtime::RandomNumbers numbers;
+  numbers.seed(seed);
+  for (int64_t i = 0; i < count; ++i) values[i] = numbers.next();
+}
+
+// The tokens that are chosen of `rows` rows of logits, one after the other.
+int test_choose(const mycc_sampling *sampling, const int64_t *prompt, int64_t length, const float *logits, int64_t rows,
+                int64_t vocabulary, int64_t *tokens) {
+  mycc::runtime::Sampler sampler;
+  mycc::runtime::SamplingRoom room;
+  if (!sampler.init(*sampling, sampling->seed, prompt, length)) return 1;
+  for (int64_t i = 0; i < rows; ++i) {
+    tokens[i] = sampler.choose(logits + i * vocabulary, vocabulary, room);
+    if (tokens[i] < 0 || !sampler.note(tokens[i])) return 1;
+  }
+  return 0;
+}
+}

@@ -1,0 +1,75 @@
+"""The native sampler draws the tokens that the one in Python draws."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mycc.runtime.generation.options import read_options
+from mycc.runtime.generation.sampling import Sampler
+from mycc.runtime.generation.scheduler import _fill, _Request
+
+RUNTIME = Path(__file__).parents[2] / "runtime"
+FLAGS = ["-std=c++17", "-O2", f"-I{RUNTIME}", f"-I{RUNTIME}/include", "-fno-exceptions", "-fno-rtti", "-fPIC"]
+VOCABULARY = 300
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    out = tmp_path_factory.mktemp("sampler") / "sampler.so"
+    sources = [Path(__file__).with_name("native_sampler.cpp"), RUNTIME / "src" / "generate" / "sampler.cpp"]
+    subprocess.run(["g++", *FLAGS, "-shared", *map(str, sources), "-o", str(out)], check=True)
+    return ctypes.CDLL(str(out))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 12345, 2**32 - 1, 2**32, 2**63 + 5, 2**64 - 1])
+def test_numpys_random_numbers(native: Any, seed: int) -> None:
+    values = np.zeros(50)
+    native.test_random(ctypes.c_uint64(seed), ctypes.c_void_p(values.ctypes.data), ctypes.c_int64(50))
+    assert values.tolist() == np.random.default_rng(seed).random(50).tolist()
+
+
+class _Text:
+    """What the scheduler asks of a text."""
+
+    def __init__(self, prompt: list[int], options: Any) -> None:
+        self.prompt, self.options, self.ends = prompt, options, frozenset()
+
+
+def test_the_same_tokens(native: Any) -> None:
+    """Random options on random logits, with ties, infinities and large ones."""
+    choose, numbers = random.Random(0), np.random.default_rng(0)
+    ranges: dict[str, list[Any]] = {
+        "temperature": [0, 0.3, 1, 1.7], "top_k": [0, 1, 5, 40, 299, 300, 500], "top_p": [1, 0.9, 0.5, 0.01, 0],
+        "min_p": [0, 0.05, 0.5, 1], "repetition_penalty": [1, 1.3, 0.7], "presence_penalty": [0, 0.6, -0.5],
+        "frequency_penalty": [0, 0.4], "logit_bias": [None, {3: -5.0, 17: 4.0, 250: float("-inf")}],
+    }  # fmt: skip
+    several = 0
+    for seed in range(400):
+        options = read_options({}, {n: choose.choice(v) for n, v in ranges.items()} | {"seed": seed}, VOCABULARY)
+        logits = (numbers.standard_normal((12, VOCABULARY)) * choose.choice([0.5, 4, 40])).astype(np.float32)
+        if seed % 4 == 0:
+            logits = np.round(logits)  # ties
+        if seed % 5 == 0:
+            logits[:, 100:] = -np.inf
+        prompt = numbers.integers(0, VOCABULARY, 20).tolist()
+        request = _Request()
+        kept = _fill(request, _Text(prompt, options))  # type: ignore[arg-type]
+        tokens = np.zeros(12, np.int64)
+        arguments = [request.prompt, ctypes.c_int64(20), logits.ctypes.data, ctypes.c_int64(12)]
+        wide = [a if not isinstance(a, int) else ctypes.c_void_p(a) for a in arguments]
+        status = native.test_choose(
+            ctypes.byref(request.sampling), *wide, ctypes.c_int64(VOCABULARY), ctypes.c_void_p(tokens.ctypes.data)
+        )
+        assert status == 0
+        sampler = Sampler(options, prompt)
+        wanted = [sampler.choose(row).token for row in logits]
+        assert tokens.tolist() == wanted, options
+        several += len(set(wanted)) > 3
+        del kept
+    assert several > 300
