@@ -398,7 +398,7 @@ def _check_writable(value: Any, index: int) -> None:
         elif not value.flags.writeable:
             why = "is read-only"
     if why:
-        raise InputError(f"input {index} {why}, but the model writes to it", hint="Give it a copy.")
+        raise InputError.of_input(index, f" {why}, but the model writes to it", "Give it a copy.")
 
 
 class _Place:

@@ -54,7 +54,23 @@ class LoadError(Error):
 
 
 class InputError(Error):
-    """A call was given inputs that do not match the package's signature."""
+    """A call was given inputs that do not match the package's signature.
+
+    Attributes:
+        input: the number of the input among those of the flattened arguments, where one alone is wrong and the native
+            side, which does not know its name, has found it; else None.
+        finding: what is wrong with that input, as the message says it behind "input N"; "" where input is None.
+    """
+
+    input: int | None = None
+    finding: str = ""
+
+    @classmethod
+    def of_input(cls, input: int, finding: str, hint: str | None = None) -> InputError:
+        """The error of an input that is known by its number; finding begins with a space or a comma."""
+        error = cls(f"input {input}{finding}", hint=hint)
+        error.input, error.finding = input, finding
+        return error
 
 
 class RunError(Error):

@@ -164,12 +164,9 @@ class EntryPoint:
 
     def _named(self, error: InputError) -> InputError:
         """The error with the name of an input that the native side knows by its number only, and what helps."""
-        word, _, rest = error.message.partition(" ")
-        number = "".join(character for character in rest.split(" ")[0] if character.isdigit())
-        inputs = self.signature.inputs
-        text = error.message
-        if word == "input" and number and int(number) < len(inputs):
-            text = inputs[int(number)].name + rest[len(number) :]
+        inputs, text = self.signature.inputs, error.message
+        if error.input is not None and error.input < len(inputs):
+            text = inputs[error.input].name + error.finding
         return InputError(text, details=error.details, hint=error.hint or advice(text))
 
     @property

@@ -82,6 +82,16 @@ def test_values_that_are_no_tensors(model: Loaded, value: Any, message: str) -> 
         model("affine", value)
 
 
+def test_an_input_that_is_wrong_is_told_by_its_number(model: Loaded) -> None:
+    """Not by the text alone, which loader.py need not read to give the input its name."""
+    with pytest.raises(InputError) as caught:
+        model("pair", np.zeros((2, 2), np.float32), np.zeros((1, 4), ">f4"))
+    assert (caught.value.input, caught.value.finding) == (1, " has the dtype >f4, which no package takes")
+    with pytest.raises(InputError) as caught:  # the C library names it itself
+        model("pair", np.zeros((2, 2), np.float32), np.zeros((3, 5), np.float32))
+    assert (caught.value.input, caught.value.finding) == (None, "")
+
+
 def test_unknown_entry(model: Loaded) -> None:
     with pytest.raises(InputError, match="handmade has no entry point 99; it has 12"):
         model.native.run(99, [])

@@ -78,11 +78,10 @@ class Inputs {
 };
 
 inline std::string name_of(PyObject *value) { return Py_TYPE(value)->tp_name; }
-inline std::string input_name(size_t index) { return "input " + std::to_string(index); }
 
 [[noreturn]] inline void raise_rank(size_t index, long rank) {
-  raise_input(input_name(index) + " has " + std::to_string(rank) + " dimensions; at most " +
-              std::to_string(MYCC_MAX_RANK) + " are supported");
+  raise_input(index, " has " + std::to_string(rank) + " dimensions; at most " + std::to_string(MYCC_MAX_RANK) +
+                         " are supported");
 }
 
 inline bool is_array(PyObject *value) {
@@ -150,7 +149,7 @@ inline void Inputs::import(PyObject *value, size_t index) {
   py::error_already_set error;  // what the framework says: a sparse layout, a dtype without a DLPack code, ...
   std::string reason = py::str(error.value());
   reason.resize(std::min(reason.size(), reason.find('\n')));  // a stack trace may follow
-  raise_input(input_name(index) + ", a " + name_of(value) + ", cannot be read: " + reason);
+  raise_input(index, ", a " + name_of(value) + ", cannot be read: " + reason);
 }
 
 // torch's lazy conjugation, of which DLPack knows nothing: true when the last of kept_ is the tensor without it.
@@ -213,7 +212,7 @@ inline mycc_dtype dtype_of(PyObject *array, size_t index) {
   if (native && dtype_of_number(descr->type_num, &dtype)) return dtype;
   std::string name = py::str(py::handle(object));
   if (native && name == "bfloat16") return {kBfloat, 16, 1};  // of ml_dtypes
-  raise_input(input_name(index) + " has the dtype " + name + ", which no package takes");
+  raise_input(index, " has the dtype " + name + ", which no package takes");
 }
 
 inline void Inputs::import_array(PyObject *array, size_t index) {
@@ -252,7 +251,7 @@ inline void Inputs::check_writable(PyObject *value, size_t index) const {
       if (py::hasattr(object, lazy) && object.attr(lazy)().ptr() == Py_True) why = "is a lazy view";
     if (py::isinstance(object, py::module_::import("numpy").attr("generic"))) why = "is a number, not an array";
   }
-  if (why) raise_input(input_name(index) + " " + why + ", but the model writes to it\n  Give it a copy.");
+  if (why) raise_input(index, std::string(" ") + why + ", but the model writes to it\n  Give it a copy.");
 }
 
 // Objects that have DLPack's Python protocol, and numpy's scalars.
@@ -264,13 +263,13 @@ inline void Inputs::import_object(PyObject *value, size_t index) {
       kept_.push_back(py::array::ensure(object));
       return import_array(kept_.back().ptr(), index);
     }
-    raise_input(input_name(index) + " has to be a numpy array, a torch tensor or have DLPack, not a " + name_of(value));
+    raise_input(index, " has to be a numpy array, a torch tensor or have DLPack, not a " + name_of(value));
   }
   py::tuple device = object.attr("__dlpack_device__")();
   const int kind = device[0].cast<int>();
   const bool on_device = kind == dlpack::kCuda || kind == dlpack::kCudaManaged;
   if (kind != dlpack::kCpu && !place_.gpu)
-    raise_input(input_name(index) + " is not on the CPU, where the package runs\n  Copy it to the CPU first.");
+    raise_input(index, " is not on the CPU, where the package runs\n  Copy it to the CPU first.");
   py::object plain = py::hasattr(object, "detach") ? object.attr("detach")() : py::reinterpret_borrow<py::object>(object);
   if (!on_device) return import_capsule(plain.attr("__dlpack__")(), index);
   place_.has_stream = true;
@@ -291,7 +290,7 @@ inline void Inputs::import_capsule(const py::object &capsule, size_t index) {
     if (managed->flags & kReadOnly) read_only_.push_back(index);
     if (managed->version.major == dlpack::kMajor) return fill(managed->tensor, index);
   }
-  raise_input(input_name(index) + " speaks an unknown version of DLPack");
+  raise_input(index, " speaks an unknown version of DLPack");
 }
 
 inline void Inputs::fill(const dlpack::Tensor &source, size_t index) {
