@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ...runtime.errors import CompileError
 from .targets import Target
@@ -26,6 +27,34 @@ REGISTERS = 65536
 LINE, ACCESS = 128, 16
 #: rows and columns that a tensor core's instruction takes at least
 TENSOR_CORE_TILE = 16
+
+#: rows and columns of a tile of a product -> the part of the roof that it reaches
+TileRates: TypeAlias = tuple[tuple[tuple[int, int], float], ...]
+#: on tensor cores, of the roof of bf16; fitted to tiles measured on an H200. The other chips have the same shares of
+#: their roofs, as nothing else is known.
+HALF_TILES: TileRates = (
+    ((128, 256), 0.70),
+    ((128, 128), 0.71),
+    ((64, 256), 0.54),
+    ((128, 64), 0.87),
+    ((64, 128), 0.98),
+    ((64, 64), 0.43),
+    ((128, 32), 0.51),
+    ((64, 32), 0.50),
+    ((32, 128), 0.76),
+    ((32, 64), 0.25),
+    ((16, 64), 0.14),
+    ((16, 32), 0.08),
+)
+#: the same for float32 in multiply-adds
+FLOAT_TILES: TileRates = (
+    ((128, 128), 0.060),
+    ((128, 64), 0.055),
+    ((64, 64), 0.050),
+    ((64, 32), 0.035),
+    ((32, 32), 0.025),
+    ((16, 32), 0.012),
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +75,7 @@ class Device:
         launch: microseconds of a launch behind another one.
         startup, latency: microseconds to start a program, and from memory to the first use.
         gather, gather_part: microseconds to add the parts of a tile that programs share, and for each part.
+        half_tiles, float_tiles: the tiles that products may have, and the part of the roof that each reaches.
         full: programs for each multiprocessor that fill the chip.
         crowd: programs for each multiprocessor that leave room for those of the next kernel.
         pdl: kernels may be launched before their predecessor has ended (griddepcontrol, from sm_90 on).
@@ -70,6 +100,8 @@ class Device:
     latency: float = 0.70
     gather: float = 1.33
     gather_part: float = 0.40
+    half_tiles: TileRates = HALF_TILES
+    float_tiles: TileRates = FLOAT_TILES
     # measured on an H200 (docs/decisions/0056)
     full: int = 4
     crowd: int = 4

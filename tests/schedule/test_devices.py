@@ -118,3 +118,12 @@ def test_lines_and_accesses_of_memory_have_one_name() -> None:
         if isinstance(target, ast.Name) and target.id in names
     }
     assert not found
+
+
+def test_a_tile_that_a_chip_lacks_is_not_taken() -> None:
+    """The tiles of products and what they reach are facts of a chip's row."""
+    node = gemm_probe(4096, 4096, 4096, "bf16").node
+    own = gemm_tile(node, DEVICES[80])
+    others = tuple(row for row in DEVICES[80].half_tiles if row[0] != (own.m, own.n))
+    tile = gemm_tile(node, replace(DEVICES[80], half_tiles=others))
+    assert (tile.m, tile.n) in dict(others)

@@ -18,19 +18,17 @@ from ...ir.plans.matrix import MatrixPlan
 from ...ir.program import AnyNode, Assert, Choose, Repeat
 from ...ir.routines import Custom, Routine
 from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
-from ...lower.core.routines import ROUTINES
 from ...schedule import Schedule
 from ...tune.choices.choices import COST_MODEL, Choice
 from ...tune.choices.space import split
 from .blocking import with_blocking, with_chosen_blocking
 from .chain_views import chain_view
+from .headers import MICRO, headers_of, in_order
 from .indentation import indent
 from .loop_views import loop_view
 from .ordered_views import assert_view, custom_view, routine_view, scan_view, scatter_view
 from .scope import Param
 from .structured_views import (
-    ATTENTION_ARGUMENTS,
-    ATTENTION_GRADIENT_ARGUMENTS,
     GEMM_ARGUMENTS,
     attention_gradient_view,
     attention_view,
@@ -40,6 +38,7 @@ from .structured_views import (
 from .tuned import with_choice
 from .views.kernel import KernelView
 from .views.routines import CustomKernel
+from .views.structured import GemmKernel
 
 PLACEHOLDER = "KERNEL"
 
@@ -53,6 +52,8 @@ class Kernel:
     declaration: str
     cost: float  # relative effort of the C++ compiler
     units: tuple[tuple[str, str], ...] = ()  # translation units of the user's that it calls: file name, text
+    headers: frozenset[str] = frozenset()  # that it needs beside those of every unit
+    panels: str = ""  # C++ type of the packed weights of a product; "": it is none
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,9 @@ class KernelPool:
             comment = _comment(node)
             source = indent("\n".join((*(f"// {c}" for c in comment), text.replace(PLACEHOLDER, symbol))))
             params = ", ".join(("const mycc_host *host", *(p.declaration for p in view.params)))
-            self._by_text[text] = Kernel(symbol, source, f"void {symbol}({params});", _cost(node, text), _units(view))
+            headers, panels, cost = headers_of(view, node), _panels(view), _cost(node, text)
+            declaration = f"void {symbol}({params});"
+            self._by_text[text] = Kernel(symbol, source, declaration, cost, _units(view), headers, panels)
         passed = tuple(replace(p, start=base_offsets.get(p.buffer, 0)) if p.buffer else p for p in view.params)
         return KernelCall(self._by_text[text], passed)
 
@@ -162,6 +165,11 @@ def _units(view: KernelView) -> tuple[tuple[str, str], ...]:
     return ((f"custom_{view.function}.cpp", view.source),) if isinstance(view, CustomKernel) else ()
 
 
+def _panels(view: KernelView) -> str:
+    arguments = view.arguments if isinstance(view, GemmKernel) and view.template == "gemm.cpp.j2" else ""
+    return next((DTYPES[dtype].cpp for dtype, struct in GEMM_ARGUMENTS.items() if struct == arguments), "")
+
+
 def _comment(node: AnyNode) -> tuple[str, ...]:
     ops = ", ".join(op.removeprefix("aten.") for op in node.origin.ops)
     lines = ", ".join(node.origin.lines[:4])
@@ -188,55 +196,17 @@ def render_unit(kernels: Sequence[Kernel], headers: Sequence[str]) -> str:
     return environment("host").get_template("kernels.cpp.j2").render(kernels=kernels, headers=headers)
 
 
-#: functions of convolutions, which have a header of their name each
-CONVOLUTIONS = ("depthwise", "winograd", "grouped", "chain", "nchw", "transposing")
-
-
-#: functions of products of integer weights -> their header
-QUANTISED = {"gemm_mixed": "mixed", "gemm_integer": "integer"}
-
-
 def unit_headers(kernels: Sequence[Kernel]) -> tuple[str, ...]:
-    """The headers that the kernels of a unit need; kernels of loops alone compile without the GEMM family."""
-    text = "".join(k.source for k in kernels)
-    wanted = ["kernels/math/math.h", "kernels/loops/loops.h"]
-    attends = any(f"{args} args" in text for args in ATTENTION_ARGUMENTS.values())
-    differentiates = any(f"{args} args" in text for args in ATTENTION_GRADIENT_ARGUMENTS.values())
-    quantised = [f for f in QUANTISED if f"{f}(host, args" in text]
-    if "Args args" in text or attends or differentiates or quantised:
-        wanted.append("micro_kernels.h")
-    products = ((args, "gemm/gemm.h") for args in (*GEMM_ARGUMENTS.values(), "GemmUnpackedArgs"))
-    for args, header in (*products, ("ConvArgs", "conv/conv.h")):
-        if f"{args} args" in text and f"kernels/{header}" not in wanted:
-            wanted.append(f"kernels/{header}")
-    wanted += [f"kernels/gemm/{QUANTISED[f]}.h" for f in quantised]
-    if "transpose_tile(" in text or "transpose_in<" in text:
-        wanted.append("kernels/loops/transpose.h")
-    if "each_strip<" in text:
-        wanted.append("kernels/loops/sliding_window.h")
-    if "WriteCombiner<" in text:
-        wanted.append("kernels/loops/write_combining.h")
-    if "mycc_number numbers[" in text:
-        wanted.append("mycc/custom.h")
-    if "special_" in text:
-        wanted.append("kernels/math/special.h")
-    for routine in ROUTINES.values():
-        if f"{routine.function}(host, worker" in text and f"kernels/{routine.header}" not in wanted:
-            wanted.append(f"kernels/{routine.header}")
-    wanted += [f"kernels/conv/{name}.h" for name in CONVOLUTIONS if f"conv_{name}" in text]
-    if attends:
-        wanted.append("kernels/attention/attention.h")
-    if differentiates:
-        wanted.append("kernels/attention/gradient.h")
-    return tuple(wanted)
+    """The headers that the kernels of a unit need, in the order in which it includes them."""
+    return in_order(header for kernel in kernels for header in kernel.headers)
 
 
 def tiles_of(kernels: Sequence[Kernel]) -> tuple[tuple[str, ...], bool]:
     """The register tiles that kernels call: C++ types of the panels of products, and whether those of convolutions."""
-    text, headers = "".join(k.source for k in kernels), unit_headers(kernels)
-    narrow = {DTYPES[dtype].cpp: f"{args} args" in text for dtype, args in GEMM_ARGUMENTS.items()}
-    called = {**narrow, "float": "micro_kernels.h" in headers}
-    return tuple(t for t, c in called.items() if c), any(h.startswith("kernels/conv/") for h in headers)
+    headers = unit_headers(kernels)
+    called = {kernel.panels for kernel in kernels} | ({"float"} if MICRO in headers else set())
+    types = (DTYPES[dtype].cpp for dtype in GEMM_ARGUMENTS)
+    return tuple(t for t in types if t in called), any(h.startswith("kernels/conv/") for h in headers)
 
 
 def calls_of(

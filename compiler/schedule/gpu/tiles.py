@@ -69,30 +69,6 @@ def shapes(node: Gemm | Conv) -> tuple[Shape, ...]:
 
 
 # products ------------------------------------------------------------------------------------------------------------
-#: rows and columns of a tile -> the part of the roof that tensor cores reach on it; fitted to tiles measured on sm_90
-HALF_TILES = {
-    (128, 256): 0.70,
-    (128, 128): 0.71,
-    (64, 256): 0.54,
-    (128, 64): 0.87,
-    (64, 128): 0.98,
-    (64, 64): 0.43,
-    (128, 32): 0.51,
-    (64, 32): 0.50,
-    (32, 128): 0.76,
-    (32, 64): 0.25,
-    (16, 64): 0.14,
-    (16, 32): 0.08,
-}
-#: the same for float32 in multiply-adds
-FLOAT_TILES = {
-    (128, 128): 0.060,
-    (128, 64): 0.055,
-    (64, 64): 0.050,
-    (64, 32): 0.035,
-    (32, 32): 0.025,
-    (16, 32): 0.012,
-}
 #: functions of an epilogue that need many registers beside the sums
 FUNCTIONS = frozenset("exp expm1 log log1p tanh sigmoid silu erf erfc gelu_erf gelu_tanh pow sin cos tan".split())
 #: the largest tile in one piece, and the most sums of a thread, that leave registers for a heavy epilogue, or for
@@ -274,7 +250,7 @@ def fastest(
 def candidates(shape: Shape, dtype: str, device: Device, splits: tuple[int, ...] = SPLITS) -> Iterator[GemmTile]:
     """Tiles that are worth a look for a shape."""
     half = uses_tensor_cores(dtype, device)
-    for m, n in HALF_TILES if half else FLOAT_TILES:
+    for m, n in dict(device.half_tiles if half else device.float_tiles):
         if (m > 16 and m >= 2 * shape.m) or (n > 32 and n >= 2 * shape.n) or (dtype == "f32" and m * n > 128 * 128):
             continue
         for k, split in itertools.product(steps(m, n, shape, half), splits):
@@ -300,8 +276,8 @@ def steps(m: int, n: int, shape: Shape, half: bool) -> tuple[int, ...]:
 
 def estimate(shape: Shape, dtype: str, tile: GemmTile, device: Device) -> float:
     """Microseconds that a product takes, by the model."""
-    rows = HALF_TILES if uses_tensor_cores(dtype, device) else FLOAT_TILES
-    part = rows.get((tile.m, tile.n), 0.5)
+    reached = dict(device.half_tiles if uses_tensor_cores(dtype, device) else device.float_tiles)
+    part = reached.get((tile.m, tile.n), 0.5)
     if dtype == "f32" and device.float32 != "ieee":
         part = part / (6 if device.float32 == "tf32x3" else 2)
     threads = WARP * tile.warps
