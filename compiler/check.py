@@ -24,6 +24,7 @@ from .model.graph import ModelGraph
 from .model.operators.kept import kept_for
 from .package.assemble import entry_row
 from .quantize.quantize import converted
+from .quantize.reading import reading_row
 from .schedule import schedule
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class EntryReport:
         operators: aten operator -> how often the model calls it, after capture.
         kernels: family -> number of kernels.
         weights: bytes of all constants that it reads.
-        quantization: which layers would be quantised and to what size, without errors; None: that was not asked for.
+        quantization: which layers would be quantised, to what size, and the time that reading them takes, without
+            errors; None: that was not asked for.
     """
 
     name: str
@@ -149,7 +151,10 @@ def _check_entry(report: CheckReport, name: str, captured: ModelGraph, options: 
             row = row or entry_row(captured, scheduled, scheduled.names)
     if row is not None:
         weights = {id(t): t.numel() * t.element_size() for t in graph.constants.values()}
-        quantization = None if planned is None else planned.as_dict()
+        quantization = None
+        if planned is not None:
+            device = _device(options, options.families[0])
+            quantization = {**planned.as_dict(), "reading": reading_row(planned, device)}
         operators, size = _operators(captured), sum(weights.values())
         report.entries.append(EntryReport(name, row, operators, kernels, size, quantization))
 

@@ -50,6 +50,9 @@ def _lines(entry: EntryReport) -> Iterator[str]:
 def _quantized(row: dict[str, Any]) -> Iterator[str]:
     size, floats = (sum(layer[name] for layer in row["layers"]) for name in ("bytes", "float_bytes"))
     yield f"quantised  {len(row['layers'])} layers to {row['format']}: {megabytes(floats)} -> {megabytes(size)}"
+    read = row["reading"]
+    now, before = (f"{read[name] * 1e3:.3g} ms" for name in ("seconds", "float_seconds"))
+    yield f"reading    {now} a call at least, as floats {before} ({read['by']}, {read['rate'] / 1e9:.3g} GB/s)"
     for layer in row["layers"]:
         shape, (before, after) = "x".join(map(str, layer["shape"])), (layer["float_bytes"], layer["bytes"])
         yield f"  {layer['name']}  {layer['kind']} {shape}  {megabytes(before)} -> {megabytes(after)}"

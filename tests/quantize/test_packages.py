@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,6 @@ def test_check_says_what_would_be_quantised(server: CommandServer, folder: Path)
     assert done.returncode == 0, done.stderr
     assert "quantised  2 layers to int4:group=32: 2.2 MB -> 0.3 MB" in done.stdout
     assert "3  left: skipped" in done.stdout
+    found = re.search(r"reading +(\S+) ms a call at least, as floats (\S+) ms", done.stdout)
+    assert found
+    assert 0 < float(found[1]) < float(found[2]) / 6  # of the linear layer
