@@ -93,9 +93,20 @@ def factorisations() -> Iterator[Sample]:
     yield near("aten.linalg_matrix_exp.default", T(B, 4, 4))
 
 
+def ties(x: torch.Tensor) -> torch.Tensor:
+    """Few different numbers, windows of -inf alone, and NaN that lie side by side."""
+    found = x.round()
+    found[:, 0, :4] = -torch.inf
+    found[:, 1, 2:5, 3:5] = torch.nan
+    return found
+
+
 def windows() -> Iterator[Sample]:
     yield Sample("aten.max_pool2d_with_indices.default", (T(B, 3, 9, 8), [3, 3], [2, 2], [1, 1]), ulps=0)
     yield Sample("aten.max_pool2d_with_indices.default", (T(2, 3, 9, 8), [2, 3], [1, 1], [0, 1], [2, 1]), ulps=0)
+    spoilt = T(2, 3, 9, 8, view=ties)
+    yield Sample("aten.max_pool2d_with_indices.default", (spoilt, [3, 3], [2, 2], [1, 1]), ulps=0)
+    yield Sample("aten.max_pool2d_with_indices.default", (spoilt, [5, 5], [2, 2], [2, 2]), ulps=0)
     yield Sample("aten.max_pool3d_with_indices.default", (T(2, 3, 5, 6, 7), [2, 2, 3], [2, 1, 2], [1, 1, 1]), ulps=0)
     yield Sample("aten.max_pool3d.default", (T(B, 2, 5, 6, 7), [2, 2, 2]), ulps=0)
     rest = ([2, 3, 2], [2, 2, 1], [1, 1, 1])

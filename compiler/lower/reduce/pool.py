@@ -163,7 +163,7 @@ def _pool(
             conditions.append(compare("ge", IndexValue(own), IndexValue(ZERO)))
         if not (n - own - 1).nonnegative():
             conditions.append(compare("lt", IndexValue(own), IndexValue(n)))
-        return _all(conditions)
+        return all_of(conditions)
 
     end = finish or (lambda acc, _: acc)
     taps = [reached(kernel[d], x.shape[d - 2], pad[d], dilation[d]) for d in (0, 1)]
@@ -179,7 +179,7 @@ def reached(kernel: int, size: Index, pad: int, dilation: int) -> Index:
     return as_index(kernel if n is None else min(kernel, (n + pad - 1) // dilation + 1))
 
 
-def _all(conditions: Sequence[Expr]) -> Expr | None:
+def all_of(conditions: Sequence[Expr]) -> Expr | None:
     total: Expr | None = None
     for c in conditions:
         total = c if total is None else compare("logical_and", total, c)
@@ -207,7 +207,7 @@ def _windows(
     def value(i: list[Index]) -> Expr:
         at, taps = i[lead : lead + 2], i[lead + 2 :]
         own = x.at([*i[:lead], position(0, at[0], taps[0]), position(1, at[1], taps[1])])
-        condition = _all([c for c in (valid(d, at[d], taps[d]) for d in (0, 1)) if c is not None])
+        condition = all_of([c for c in (valid(d, at[d], taps[d]) for d in (0, 1)) if c is not None])
         return own if condition is None else where(condition, own, number(identity, x.dtype))
 
     order = (*x.memory_order(), lead + 2, lead + 3)

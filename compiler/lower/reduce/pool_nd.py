@@ -5,8 +5,10 @@ The pools of one and two dimensions without places are in pool.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from ...ir.dtypes import DTYPES
@@ -15,6 +17,7 @@ from ...ir.index import (
     ONE,
     ZERO,
     Index,
+    as_index,
     maximum,
     minimum,
     product,
@@ -30,8 +33,10 @@ from ..core.builder import (
 from ..core.context import Context, ints
 from ..core.registry import row
 from ..core.tensor import Shape, Tensor, linear_index
-from .pool import reached, widest
+from .pool import all_of, reached, widest
 from .scan import worst
+
+_MOST_TAPS = 16  # of a window whose maxima are looked for tap by tap
 
 
 @dataclass(frozen=True)
@@ -116,9 +121,8 @@ def _reduced(
         holder.append(i)
         spots = [(d, i[lead + d], i[lead + count + d]) for d in range(count)]
         own = cast(x.at([*i[:lead], *(windows.clamped(*s) for s in spots)]), compute)
-        for condition in (c for s in spots for c in windows.inside(*s)):
-            own = where(condition, own, identity)
-        return own
+        condition = all_of([c for s in spots for c in windows.inside(*s)])
+        return own if condition is None else where(condition, own, identity)
 
     def ended(function: Callable[[Sequence[Expr], list[Index]], Expr]) -> Callable[[list[Expr]], Expr]:
         return lambda accs: function(accs, holder[0][lead : lead + count])
@@ -139,6 +143,10 @@ def _max_with_indices(ctx: Context, x: Tensor, windows: Windows) -> tuple[Tensor
     """Maxima, and where each lies in the flat spatial dimensions: of NaN the last, of equal numbers the first. A window
     without a number above the least, -inf for floats, has its first place inside, never one in the padding."""
     shape, floats = ctx.result_shape(0), DTYPES[x.dtype].kind == "f"
+    offsets = _offsets(windows) if floats else {}
+    if offsets:
+        (largest,) = _reduced(ctx, x, shape, windows, ["max"], [(x.dtype, lambda accs, _: accs[0])])
+        return largest, _places_of(ctx, x, windows, largest, offsets)
     least = number(worst(x.dtype, lowest=True), DTYPES[x.dtype].compute)
 
     def place(accs: Sequence[Expr], o: list[Index]) -> Expr:
@@ -157,6 +165,54 @@ def _max_with_indices(ctx: Context, x: Tensor, windows: Windows) -> tuple[Tensor
 
     finish = [(x.dtype, lambda accs, _: accs[0]), ("i64", place)]
     return tuple(_reduced(ctx, x, shape, windows, ["max", "argmax"], finish, floats))
+
+
+def _offsets(windows: Windows) -> dict[tuple[int, ...], int]:
+    """The taps of small windows in order, and how far each lies behind the first in the flat dimensions; none where
+    they are many, or distances are no numbers."""
+    dims = range(len(windows.taps))
+    taps = _numbers(windows.taps)
+    steps = _numbers([windows.step(d, ZERO) for d in dims])
+    inner = _numbers([product(windows.size[d + 1 :]) for d in dims])
+    if taps is None or steps is None or inner is None or prod(taps) > _MOST_TAPS:
+        return {}
+    every = itertools.product(*(range(n) for n in taps))
+    return {tap: sum(tap[d] * steps[d] * inner[d] for d in dims) for tap in every}
+
+
+def _numbers(sizes: Sequence[Index]) -> list[int] | None:
+    known = [n.constant for n in sizes if n.constant is not None]
+    return known if len(known) == len(sizes) else None
+
+
+def _places_of(
+    ctx: Context, x: Tensor, windows: Windows, largest: Tensor, offsets: Mapping[tuple[int, ...], int]
+) -> Tensor:
+    """Where maxima lie, found by comparing each tap with them: lanes of a vector are windows, and taps are unrolled."""
+    count = len(windows.taps)
+    compute = DTYPES[x.dtype].compute
+
+    def value(i: list[Index]) -> Expr:
+        lead, o = i[:-count], i[-count:]
+        top = cast(largest.at(i), compute)
+        first, of_nan = number(0, "i32"), number(0, "i32")
+
+        def found(tap: tuple[int, ...], op: str, *others: Expr) -> Expr:
+            spots = [(d, o[d], as_index(tap[d])) for d in range(count)]
+            own = cast(x.at([*lead, *(windows.clamped(*s) for s in spots)]), compute)
+            condition = all_of([*(c for s in spots for c in windows.inside(*s)), compare(op, own, *others)])
+            assert condition is not None
+            return condition
+
+        for tap, offset in reversed(offsets.items()):
+            first = where(found(tap, "eq", top), number(offset, "i32"), first)
+        for tap, offset in offsets.items():
+            of_nan = where(found(tap, "isnan"), number(offset, "i32"), of_nan)
+        start = linear_index([windows.at(d, o[d], ZERO) for d in range(count)], windows.size)
+        offset = cast(where(compare("isnan", top), of_nan, first), "i64")
+        return call("add", size_value(start, "i64"), offset)
+
+    return ctx.builder.map(largest.shape, "i64", value, x.memory_order())
 
 
 def _stride(stride: Any, kernel: Any, count: int) -> tuple[int, ...]:
