@@ -204,7 +204,7 @@ def _places_of(
             assert condition is not None
             return condition
 
-        for tap, offset in reversed(offsets.items()):
+        for tap, offset in reversed(list(offsets.items())):
             first = where(found(tap, "eq", top), number(offset, "i32"), first)
         for tap, offset in offsets.items():
             of_nan = where(found(tap, "isnan"), number(offset, "i32"), of_nan)
