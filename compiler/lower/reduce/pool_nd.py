@@ -209,8 +209,8 @@ def _places_of(
         for tap, offset in offsets.items():
             of_nan = where(found(tap, "isnan"), number(offset, "i32"), of_nan)
         start = linear_index([windows.at(d, o[d], ZERO) for d in range(count)], windows.size)
-        offset = cast(where(compare("isnan", top), of_nan, first), "i64")
-        return call("add", size_value(start, "i64"), offset)
+        behind = cast(where(compare("isnan", top), of_nan, first), "i64")
+        return call("add", size_value(start, "i64"), behind)
 
     return ctx.builder.map(largest.shape, "i64", value, x.memory_order())
 
