@@ -80,7 +80,8 @@ class Service:
                 order()
             try:
                 for text, chosen in self._engine.step():
-                    self._tell(text, Event(chosen, text.finish))
+                    if text.finish != "error":  # what went wrong is raised behind the last of them
+                        self._tell(text, Event(chosen, text.finish))
             except Error as error:
                 self._fail(error)
             except Exception as error:  # clients are told, and the server lives
@@ -109,6 +110,10 @@ class Service:
             self._entered -= 1
 
     def _fail(self, error: Error) -> None:
-        for text, _ in list(self._heard.values()):
+        """Ends the texts of a call that failed; all of them where the engine cannot say which those are."""
+        texts = [text for text, _ in self._heard.values()]
+        ended = [text for text in texts if text.finish == "error"]
+        for text in ended or texts:
             self._tell(text, Event(None, "error", error))
-        self._engine = self._make()
+        if not ended:
+            self._engine = self._make()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import random
+import threading
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import mycc
 import pytest
 from mycc.runtime.generation.scheduler import Counts, Scheduler
+from mycc.runtime.serve.service import Service
 
 MOST = 40
 
@@ -168,3 +173,73 @@ def test_tokens_that_python_chooses(loaded: Any, alone: dict[Asked, list[int]]) 
     assert len(chosen[0].tokens) == 12
     assert all(len(each.top) == 1 for each in chosen[0].chosen)
     assert beside.tokens == alone[other][:20]
+
+
+def test_a_call_that_fails(made: Any, alone: dict[Asked, list[int]]) -> None:
+    """Its texts end, the others are served again from their beginning, and each failure is told once."""
+    model = mycc.load(made.package)
+    scheduler = model.generator.new_engine(True)
+    known = [asked for asked in alone if len(asked.prompt) < 20][:3]
+    texts = [text_of(model, asked, MOST) for asked in known]
+    for text in texts:
+        scheduler.add(text)
+    for _ in range(8):
+        list(scheduler.step())
+    scheduler._c.mycc_unload(ctypes.c_void_p(model._native.handle))  # calls that begin now fail
+    failures = 0
+    while scheduler.busy:
+        with pytest.raises(mycc.RunError, match="unloaded"):
+            list(scheduler.step())
+        failures += 1
+        assert failures < 10
+    assert [text.finish for text in texts] == ["error"] * 3
+    assert all(text.tokens == alone[asked][: len(text.tokens)] for text, asked in zip(texts, known, strict=True))
+    counts = scheduler.counts()
+    assert (counts.running, counts.waiting, counts.free_blocks) == (0, 0, counts.blocks)
+
+
+class Failing:
+    """An engine whose second step fails for one of its texts."""
+
+    places, busy, made = 3, False, 0
+
+    def __init__(self) -> None:
+        self.texts: list[Any] = []
+        self.steps = 0
+        Failing.made += 1
+
+    def check(self, text: Any) -> None:
+        pass
+
+    def add(self, text: Any) -> None:
+        self.texts.append(text)
+        self.busy = len(self.texts) == 2
+
+    def step(self) -> Iterator[tuple[Any, None]]:
+        self.steps += 1
+        if self.steps == 2:
+            self.texts[0].finish = "error"
+            yield self.texts[0], None
+            raise mycc.RunError("no memory")
+        if self.steps == 4:
+            self.texts[1].finish, self.busy = "length", False
+            yield self.texts[1], None
+
+
+def test_the_server_goes_on_with_the_other_texts(model: Any) -> None:
+    heard: list[tuple[int, str | None, Any]] = []
+    texts = [text_of(model, asked, 2) for asked in some_texts()[:2]]
+    service = Service(Failing)  # type: ignore[arg-type]
+    done = threading.Event()
+
+    def hear(i: int, event: Any) -> None:
+        heard.append((i, event.finish, event.error and str(event.error)))
+        if len(heard) == 2:
+            done.set()
+
+    for i, text in enumerate(texts):
+        service.submit(text, functools.partial(hear, i))
+    assert done.wait(20)
+    service.close()
+    assert heard == [(0, "error", "no memory"), (1, "length", None)]
+    assert Failing.made == 1
