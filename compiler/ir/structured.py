@@ -57,7 +57,8 @@ class Quantised:
 
     On CPUs weights lie in lines (layouts.line_values), scales and zeros in panels [ceil(n/16)][k / group][16]. On GPUs
     weights of 8 bits are rows [n][k], those of 4 bits planes (layouts.PLANES) of `run` words; scales and zeros are
-    [k / group][n]. float8: operands of bytes are float8_e4m3fn, the left one where it is of bytes too.
+    [k / group][n]. float8: operands of bytes are float8_e4m3fn, the left one where it is of bytes too;
+    fast: their sums may have the digits of tensor cores alone.
     """
 
     bits: int
@@ -67,6 +68,7 @@ class Quantised:
     patches: Patches | None = None
     run: int = 0
     float8: bool = False
+    fast: bool = False
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

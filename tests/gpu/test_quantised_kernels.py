@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from mycc.compiler.ir.structured import Gemm
-from mycc.compiler.model.operators import quantised
+from mycc.compiler.machine.gpu import DEVICES
+from mycc.compiler.model.operators import dequantize, quantised  # noqa: F401  # defines the operators
+from mycc.runtime.errors import CompileError
 from torch import Tensor, nn
 
 from ..helpers.device_programs import DEVICE, DeviceProgram, device_program, run_interpreted
@@ -119,3 +121,73 @@ def test_products(form: tuple[int, torch.dtype], interpreter: TritonInterpreter)
         else:
             assert integers.dtype == torch.int32
             assert torch.equal(integers.double(), exact), str(weight)
+
+
+class Gated(nn.Module):
+    """Float8 rows times float8 weights, in `fast` sums or not, whose halves meet: silu(gate) * up; and float rows."""
+
+    def __init__(self, fast: bool) -> None:
+        super().__init__()
+        self.fast = fast
+        self.register_buffer("w", torch.randn(96, 80).to(torch.float8_e4m3fn))
+        self.register_buffer("scale", 0.01 + torch.rand(96, 1))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scale = x.abs().amax(1, keepdim=True).clamp(min=1e-12) / 448
+        q = (x / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+        y = torch._scaled_mm(q, self.w.t(), scale, self.scale.t(), out_dtype=torch.float32, use_fast_accum=self.fast)
+        gate, up = y.chunk(2, -1)
+        return nn.functional.silu(gate) * up, nn.functional.linear(x, self.w.to(x.dtype) * self.scale)
+
+    def exact(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scale = x.abs().amax(1, keepdim=True).clamp(min=1e-12) / 448
+        q = (x / scale).clamp(-448, 448).to(torch.float8_e4m3fn).double()
+        real = self.w.double() * self.scale.double()
+        gate, up = (q @ real.t() * scale.double()).chunk(2, -1)
+        return nn.functional.silu(gate) * up, x.double() @ real.t()
+
+
+@pytest.mark.parametrize("rows", [1, 48])
+def test_float8(rows: int, interpreter: TritonInterpreter) -> None:
+    torch.manual_seed(0)
+    model, x = Gated(fast=rows == 1).eval(), torch.randn(rows, 80)
+    program = device_program(model, (x,), device=DEVICE)
+    products = [n for n in program.schedule.program.nodes if isinstance(n, Gemm)]
+    assert len(products) == 2
+    assert all(n.b.buffer.dtype == "u8" for n in products)
+    assert bool(products[0].also) == (rows > 1), "one kernel computes both halves of many rows"
+    for got, want in zip(run_interpreted(program, interpreter, (x,)), model.exact(x), strict=True):
+        assert float((got.double() - want).norm() / want.norm()) < 5e-6
+
+
+def test_float8_is_refused_where_tensor_cores_have_none() -> None:
+    with pytest.raises(CompileError, match=r"float8 need tensor cores of sm_90 (.|\n)*Quantise to int8"):
+        device_program(Gated(fast=True).eval(), (torch.randn(4, 80),), device=replace(DEVICES[80], pdl=False))
+
+
+def test_layers_of_one_input_are_one_product() -> None:
+    """What was quantised apart is multiplied together, and a table that an embedding reads too stays alone."""
+    torch.manual_seed(0)
+    model = Attention().eval()
+    program = device_program(model, (torch.tensor([[1, 2, 3]]),), device=DEVICE)
+    columns = sorted(n.dims[-1].extent.constant or 0 for n in program.schedule.program.nodes if isinstance(n, Gemm))
+    assert columns == [40, 64 + 16 + 16]
+    assert not [c for c in program.lowered.constants if c.tensor.is_floating_point() and c.tensor.numel() > 200]
+
+
+class Attention(nn.Module):
+    """Three layers of the rows of a table, which is the last layer's weight as well; all int8."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, rows in (("q", 64), ("k", 16), ("v", 16), ("table", 40)):
+            self.register_buffer(name, torch.randint(-128, 128, (rows, 64), dtype=torch.int8))
+            self.register_buffer(f"{name}_scale", 0.01 + torch.rand(rows, 1))
+
+    def weight(self, name: str) -> Tensor:
+        return ops.dequantize(getattr(self, name), getattr(self, f"{name}_scale"), None, 8, 64, torch.float32)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, ...]:
+        x = nn.functional.embedding(ids, self.weight("table"))
+        parts = [nn.functional.linear(x, self.weight(name)) for name in "qkv"]
+        return *parts, nn.functional.linear(x.relu(), self.weight("table"))

@@ -72,6 +72,7 @@ class GemmView:
     casts: tuple[str, ...]
     precision: str
     sums: str  # type of the accumulators
+    ahead: int  # steps whose loads are under way, of a form whose loop the compiler does not pipeline by itself
     finish: tuple[str, ...]
     pdl: bool
     prefetch: bool
@@ -161,6 +162,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         casts=_casts(node),
         precision=_precision(node, plan),
         sums=TL_DTYPE[node.acc.dtype],
+        ahead=plan.ahead,
         finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n)),
         pdl=plan.pdl,
         prefetch=plan.prefetch,

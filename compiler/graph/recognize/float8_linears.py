@@ -54,7 +54,8 @@ def _scaled(work: Work, node: Node) -> Node | None:
     weight, odd = untransposed(b)
     if not odd:
         weight = work.call(aten.permute.default, (b, [1, 0]), like=node)
-    y = work.call(mycc.float8_mm.default, (a, weight), like=node, covers=[node])
+    fast = (True,) if arg(node, 7, "use_fast_accum", False) else ()
+    y = work.call(mycc.float8_mm.default, (a, weight, *fast), like=node, covers=[node])
     for scale in (scale_a, scale_b):
         factor = work.call(aten.reshape.default, (scale, []), like=node) if whole and rank(scale) else scale
         y = work.call(aten.mul.Tensor, (y, factor), like=node)

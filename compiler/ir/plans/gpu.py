@@ -121,9 +121,11 @@ class ProductPlan(GpuPlan):
     A convolution whose window is one pixel has a form of the first three. order: of tiles: "rows" (row by row) or
     "groups" (of tile.group rows). prefetch: weights are asked for before the predecessor
     has ended. precision: how float32 products are made (Device.float32). promoted: products of float8 that tensor cores
-    sum with fewer digits before the sum is added to a float32; 0: there are no such products.
+    sum with fewer digits before the sum is added to a float32; 0: there are no such products. ahead: steps of the form
+    for vectors whose loads are under way; 0: those of one step.
     """
 
+    ahead: int = 0
     promoted: int = 0
     tile: GemmTile | None = None
     walkers: int = 0

@@ -54,10 +54,10 @@ def mixed_mm(ctx: Context, x: Tensor, w: Tensor) -> Tensor:
 
 
 @row("mycc.float8_mm.default")
-def float8_mm(ctx: Context, a: Tensor, w: Tensor) -> Tensor:
+def float8_mm(ctx: Context, a: Tensor, w: Tensor, fast: bool = False) -> Tensor:
     dtype, weight = ctx.result_dtype(), ctx.constant(1)
     if weight is not None and dtype == "f32" and _multiplies(ctx, a, (*FLOATS, "u8")):
-        return rows_product(ctx, a, weight, True, Quantised(8, float8=True))
+        return rows_product(ctx, a, weight, True, Quantised(8, float8=True, fast=fast))
     left = numbers_of(ctx, a, dtype)
     if weight is not None and dtype == "f32" and _takes(ctx) and _are_numbers(weight):
         packed = _packed(ctx, weight, LinePanels(8, weight.tensor.shape[1]))

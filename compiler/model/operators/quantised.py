@@ -22,10 +22,11 @@ zeros has the same shape (any integer or float dtype; None: 0). A weight stands 
                                  x int8 or uint8 [B, C, ...], w int8 [N, C / groups, ...] -> int32 [B, N, ...]: a
                                  convolution of x - x_zero, exact; outside of x is 0, which stands for x_zero
 
-    mycc.float8_mm(a, w)         w float8_e4m3fn [N, K]; a of floats or float8_e4m3fn [..., K] -> float32 [..., N]: the
+    mycc.float8_mm(a, w, fast)   w float8_e4m3fn [N, K]; a of floats or float8_e4m3fn [..., K] -> float32 [..., N]: the
                                  numbers are widened exactly and sums are float32; the caller multiplies by the scales
-                                 of the rows of a and of w. Behind the pass float8-as-bytes, numbers of 8 bits are the
-                                 uint8 that they lie in
+                                 of the rows of a and of w. fast: where both are float8, tensor cores may sum with the
+                                 fewer digits that they have for these, as torch's use_fast_accum. Behind the pass
+                                 float8-as-bytes, numbers of 8 bits are the uint8 that they lie in
 
 grouped_mm takes weights of float8_e4m3fn as well, with 8 bits.
 
@@ -98,9 +99,9 @@ def grouped_mm(x: Tensor, w: Tensor, scales: Tensor, zeros: Tensor | None, bits:
     return x.to(_wide(x)) @ dequantised(w, scales, zeros, bits, group, x.shape[-1], _wide(x)).t()
 
 
-@own_operator("float8_mm(Tensor a, Tensor w) -> Tensor", lambda a, w: _sums(a, w.shape[0]))
-def float8_mm(a: Tensor, w: Tensor) -> Tensor:
-    """a [..., K] of floats or float8_e4m3fn times w float8_e4m3fn [N, K], [..., N] in float32."""
+@own_operator("float8_mm(Tensor a, Tensor w, bool fast=False) -> Tensor", lambda a, w, *_: _sums(a, w.shape[0]))
+def float8_mm(a: Tensor, w: Tensor, fast: bool = False) -> Tensor:
+    """a [..., K] of floats or float8_e4m3fn times w float8_e4m3fn [N, K], [..., N] in float32. fast: see above."""
     left = numbers(a)
     inner = _wide(a) if left is a and a.element_size() > 1 else torch.float64
     return (left.to(inner) @ numbers(w).to(inner).t()).to(_wide(a))

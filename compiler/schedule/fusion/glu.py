@@ -51,7 +51,7 @@ def fuse_glu(graph: NodeGraph, remarks: Remarks, family: Family) -> None:
 
 def _may_pair(node: Gemm, family: Family) -> bool:
     """Whether there is a kernel that sums up pairs of columns."""
-    if node.quantised is not None:
+    if node.quantised is not None and (family == "cpu" or node.quantised.group):
         return False
     if family == "cpu":
         return node.packed

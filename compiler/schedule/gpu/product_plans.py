@@ -81,11 +81,17 @@ def product_prefetch(node: Gemm | Conv, plan: ProductPlan, device: Device) -> bo
     return node.w.kind == "const" and runs  # the steps of a run are one run of the weight
 
 
+def product_ahead(node: Gemm | Conv, plan: ProductPlan) -> int:
+    """Steps of one row whose loads are under way: weights of bytes are too few to wait for each step of them."""
+    quantised = isinstance(node, Gemm) and node.quantised is not None
+    return plan.stages if plan.form == "vector" and quantised else 0
+
+
 def product_promotion(node: Gemm | Conv, plan: ProductPlan) -> int:
     """Steps of k between two additions to the sum, where both operands are float8."""
     how = node.quantised if isinstance(node, Gemm) else None
     both = isinstance(node, Gemm) and how is not None and how.float8 and node.a_dtype == "u8"
-    return plan.cut.k if both else 0
+    return plan.cut.k if both and how is not None and not how.fast else 0
 
 
 def _tiles(node: Gemm | Conv, tile: GemmTile) -> tuple[Index, Index]:

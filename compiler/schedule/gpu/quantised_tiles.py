@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from ....runtime.errors import CompileError
@@ -15,9 +16,12 @@ from .tiles import Shape, gemm_shape, vector_tile
 
 #: rows up to which a product is bound by its weights, which are then read by as many programs as fill the chip
 FEW_ROWS = 16
-#: columns of a tile of few rows; programs for each multiprocessor that fill it; steps that a program has at least
-NARROW, FILLING, LEAST_STEPS = 64, 2, 2
-MOST_PARTS = 8
+#: columns of a tile of few rows; programs that share one; steps that each of these has at least
+NARROW, SPLITS, LEAST_STEPS = (64, 32, 16), (1, 2, 4, 8), 2
+#: microseconds of a step that does not wait for memory: an estimate, which nobody has measured
+STEP = 0.12
+#: programs of one row for each multiprocessor, and bytes that each asks for ahead
+ROW_FILLING, IN_FLIGHT = 4, 1 << 14
 #: rows from which programs walk over tiles
 MANY_ROWS = 1024
 #: capability from which tensor cores multiply float8
@@ -37,13 +41,15 @@ def quantised_tile(node: Gemm, how: Quantised, device: Device) -> GemmTile:
             hint="Quantise to int8 for this GPU.",
         )
     shape = gemm_shape(node)
+    if node.also:
+        return _pair(shape, node, device)
     if how.group:
         return _of_groups(shape, how, node, device)
     if shape.m == 1 and node.dims[-2].extent == ONE and node.a_dtype in ("f32", "f16", "bf16"):
-        return vector_tile(shape, device)
+        return row_tile(shape, device)
     if shape.m <= FEW_ROWS:
         step = LINE if shape.k >= 2 * LINE else max(2 * TENSOR_CORE_TILE, 1 << max(shape.k - 1, 0).bit_length())
-        return _few_rows(shape, step, -(-shape.k // step), device)
+        return _few_rows(shape, step, step, -(-shape.k // step), device)
     walking = _walking(node, shape)
     return walking or _many_rows(shape, node, device, 1 if shape.k < 2 * LINE else 2)
 
@@ -53,18 +59,41 @@ def _of_groups(shape: Shape, how: Quantised, node: Gemm, device: Device) -> Gemm
     step = how.run or min(LINE, how.group & -how.group)
     words = row_words(shape.k, how.run) if how.run else shape.k
     if shape.m <= FEW_ROWS:
-        return _few_rows(shape, step, -(-words // step), device)
+        return _few_rows(shape, step, step * (2 if how.run else 1), -(-words // step), device)
     many = _many_rows(shape, node, device, 1)
     return replace(many, k=min(step, 32 if how.run else 64))
 
 
-def _few_rows(shape: Shape, step: int, steps: int, device: Device) -> GemmTile:
-    """Programs that fill the chip, each with some of the weights."""
-    n = NARROW
-    split = 1
-    while split < MOST_PARTS and -(-shape.n // n) * split < FILLING * device.sms and steps >= 2 * split * LEAST_STEPS:
-        split *= 2
-    return GemmTile(TENSOR_CORE_TILE, n, step, 4, 4, split)
+def _few_rows(shape: Shape, step: int, line: int, steps: int, device: Device) -> GemmTile:
+    """The tile of few rows that takes the least time by the model. line: bytes of a column in a step."""
+    tiles = []
+    for n, split in itertools.product(NARROW, SPLITS):
+        crowded = n < NARROW[0] and -(-shape.n // (2 * n)) >= 2 * device.sms
+        if not crowded and (split == 1 or steps >= split * LEAST_STEPS):
+            stages = max(4, min(1 + IN_FLIGHT // (n * line), -(-steps // split) + 1))
+            tiles.append(GemmTile(TENSOR_CORE_TILE, n, step, 2 if n < 32 else 4, stages, split))
+    return min(tiles, key=lambda t: (few_rows_time(shape, t, line, steps, device), t.split, -t.n))
+
+
+def few_rows_time(shape: Shape, tile: GemmTile, line: int, steps: int, device: Device) -> float:
+    """Microseconds of a product of few rows: of its longest program's steps, or of the weights of a multiprocessor."""
+    programs = -(-shape.n // tile.n) * tile.split
+    own = -(-steps // tile.split)
+    loaded = -(-programs // device.sms) * own * tile.n * line
+    stream = loaded * device.sms / (device.bandwidth * 1e6)
+    gather = device.gather + device.gather_part * tile.split if tile.split > 1 else 0.0
+    return device.startup + device.latency + max(own * STEP, stream) + gather
+
+
+def row_tile(shape: Shape, device: Device) -> GemmTile:
+    """The tile of one row of floats and weights of bytes: several steps are under way in each program."""
+    tile = vector_tile(shape, device)
+    n = tile.n
+    while n > 4 and -(-shape.n // n) < ROW_FILLING * device.sms:
+        n //= 2
+    steps = -(-shape.k // (tile.k * tile.split))
+    stages = max(3, min(1 + IN_FLIGHT // (n * tile.k), steps + 1))
+    return replace(tile, n=n, stages=stages)
 
 
 def _many_rows(shape: Shape, node: Gemm, device: Device, lines: int) -> GemmTile:
@@ -77,8 +106,18 @@ def _many_rows(shape: Shape, node: Gemm, device: Device, lines: int) -> GemmTile
     return GemmTile(m, n, step, 8 if m == 128 else 4, 3)
 
 
+def _pair(shape: Shape, node: Gemm, device: Device) -> GemmTile:
+    """The tile of two products, each of half the columns that one of both would have."""
+    one = replace(node, also=())
+    tile = _walking(one, shape) or _many_rows(shape, node, device, 1 if shape.k < 2 * LINE else 2)
+    return replace(tile, n=max(2 * TENSOR_CORE_TILE, tile.n // (1 << len(node.also).bit_length())))
+
+
 def _walking(node: Gemm, shape: Shape) -> GemmTile | None:
-    """The tile of programs that walk over many tiles of bytes times bytes; None where they cannot."""
-    tile = GemmTile(128, 256, 128, 8, 3, descriptors=True)
+    """The tile of programs that walk over many tiles of bytes times bytes; None where they cannot. Sums of float8 that
+    are added to others take registers of their own."""
+    how = node.quantised
+    promoted = how is not None and how.float8 and not how.fast
+    tile = GemmTile(128, 128 if promoted else 256, 128, 8, 4 if promoted else 3, descriptors=True)
     fits = shape.m >= MANY_ROWS and shape.n >= 256 and shape.k >= 512 and not misfit(node, tile)
     return tile if fits else None
