@@ -7,6 +7,8 @@ from pathlib import Path
 
 from .pages import PAGES, ROOT, links
 
+DECISIONS = ROOT / "docs/decisions"
+
 
 def test_every_link_leads_to_a_file() -> None:
     broken = [
@@ -28,9 +30,23 @@ def test_every_document_stands_in_the_index_and_in_the_site() -> None:
 
 
 def test_every_decision_has_a_topic() -> None:
-    folder = ROOT / "docs/decisions"
-    named = [target for target, _ in links(folder / "by-topic.md") if re.match(r"\d{4}-", target)]
-    assert sorted(named) == sorted(path.name for path in folder.glob("[0-9]*.md"))
+    topics = (DECISIONS / "by-topic.md").read_text().partition("\n## Superseded")[0]
+    named = re.findall(r"\]\((\d{4}-[^)]+)\)", topics)
+    assert sorted(named) == sorted(path.name for path in DECISIONS.glob("[0-9]*.md"))
+
+
+def test_every_decision_begins_with_what_was_decided() -> None:
+    """A paragraph in plain words stands between the title and the first heading."""
+    bare = [path.name for path in DECISIONS.glob("[0-9]*.md") if path.read_text().split("\n")[2].startswith("#")]
+    assert not bare
+
+
+def test_superseded_decisions_say_so_on_both_pages() -> None:
+    rows = (DECISIONS / "by-topic.md").read_text().partition("\n## Superseded")[2]
+    listed = set(re.findall(r"^\| \[(\d{4})\]", rows, re.MULTILINE))
+    said = re.compile(r"^Superseded ", re.MULTILINE)
+    saying = {path.name[:4] for path in DECISIONS.glob("[0-9]*.md") if said.search(path.read_text())}
+    assert listed == saying
 
 
 def test_the_readme_is_one_page() -> None:
