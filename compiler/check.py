@@ -73,6 +73,11 @@ class EntryReport:
     weights: int
     quantization: dict[str, Any] | None = None
 
+    def as_dict(self) -> dict[str, Any]:
+        """The manifest row with operators, weights, quantization, and kernel_counts by family of targets."""
+        values = asdict(self)
+        return {**values.pop("row"), "kernel_counts": values.pop("kernels"), **values}
+
 
 @dataclass
 class CheckReport:
@@ -89,8 +94,10 @@ class CheckReport:
         return not self.problems
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return {"ok": self.ok, **asdict(self)}
+        """The report as JSON values; targets and entry points are objects, as in `mycc inspect --json`."""
+        values = asdict(self) | {"targets": [{"target": name} for name in self.targets]}
+        del values["entries"]
+        return {"ok": self.ok, **values, "entry_points": [entry.as_dict() for entry in self.entries]}
 
 
 def check(entries: Sequence[CaptureRequest], options: CompileOptions) -> CheckReport:

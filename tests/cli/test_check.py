@@ -9,7 +9,7 @@ import mycc
 import pytest
 import torch
 from mycc.compiler.api import compile_entries
-from mycc.compiler.check import check
+from mycc.compiler.check import CheckReport, EntryReport, check
 from mycc.compiler.options import CompileOptions
 from torch import nn
 
@@ -96,3 +96,13 @@ def test_the_kernels_are_those_of_the_package(tmp_path: Path) -> None:
     assert [row["sources"] for row in entry.row["kernels"]] == [row["sources"] for row in rows]
     assert entry.kernels == {"cpu": len(rows)}
     assert entry.weights == sum(p.numel() * 4 for p in model.parameters())
+
+
+def test_json_has_entry_points_as_inspect_has_them() -> None:
+    row = {"name": "forward", "inputs": [], "kernels": [{"name": "map_add_f32"}]}
+    entry = EntryReport("forward", row, {"add.Tensor": 1}, {"cpu": 1}, 16)
+    values = CheckReport(("cpu:x86-64-v3",), [entry]).as_dict()
+    assert values["targets"] == [{"target": "cpu:x86-64-v3"}]
+    assert values["entry_points"][0]["kernels"] == [{"name": "map_add_f32"}]
+    assert values["entry_points"][0]["kernel_counts"] == {"cpu": 1}
+    assert "entries" not in values
