@@ -18,7 +18,7 @@ from ...lower.core.routines import ROUTINES
 from .views.kernel import KernelView
 from .views.loop_kernels import TileKernel, WindowKernel
 from .views.loops import CombinedRow
-from .views.routines import CustomKernel
+from .views.routines import CustomKernel, RoutineKernel
 from .views.structured import AttentionKernel, ChainKernel, GemmKernel
 from .views.transposes import TransposeIn, TransposeOut
 
@@ -77,7 +77,8 @@ def headers_of(view: KernelView, node: AnyNode) -> frozenset[str]:
             found |= set(OF_TEMPLATES[view.template])
         case GemmKernel() | AttentionKernel():
             found |= set(OF_FUNCTIONS[view.function])
-    if isinstance(node, Routine):
+    if isinstance(view, RoutineKernel):
+        assert isinstance(node, Routine)
         found.add(f"kernels/{ROUTINES[node.function].header}")
     elif isinstance(node, Node) and any(_is_special(call) for e in node.expressions() for call in e.walk()):
         found.add(SPECIAL)
