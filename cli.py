@@ -165,6 +165,10 @@ def compile_command(
     image_size: Annotated[
         int | None, typer.Option("--image-size", help="Height and width of images. Default: the model's own, or 448.")
     ] = None,
+    cache_dtype: Annotated[
+        str | None,
+        typer.Option("--cache-dtype", help="Of keys and values: f32, bf16, f16, int8. Default: the model's."),
+    ] = None,
     draft_tokens: Annotated[
         int | None,
         typer.Option("--draft-tokens", help="Tokens checked at once, for speculative decoding. Default: none."),
@@ -191,7 +195,8 @@ def compile_command(
     observers: list[Observer] = [timing] if as_json else [timing, _progress(quiet)]
     start = perf_counter()
     own = {"max_batch": max_batch, "max_source_length": max_source_length, "tokenizer": tokenizer,
-           "draft_tokens": draft_tokens, "image_size": image_size, "cache_tokens": cache_tokens}  # fmt: skip
+           "draft_tokens": draft_tokens, "image_size": image_size, "cache_tokens": cache_tokens,
+           "cache_dtype": cache_dtype}  # fmt: skip
     if task is not None:
         from .compiler.generation.tasks import compile_task
 

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 INDEX = "https://pypi.org/simple"
 PYTHONS = ("3.11", "3.12", "3.13")
-PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (28, 27, 24, 17, 12, 5)] + [
+PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (31, 28, 27, 24, 17, 12, 5)] + [
     "manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64",
 ]  # fmt: skip
 HEAD = """\

@@ -31,14 +31,15 @@ def _mask(
     q_length: int,
     kv_length: Any,
     q_offset: Any = 0,
-    kv_offset: int = 0,
+    kv_offset: Any = 0,
     mask_function: Callable[..., Any] = causal_mask_function,
     attention_mask: Tensor | None = None,
     **_: Any,
 ) -> Tensor | None:
     """bool[batch or 1, 1, queries, keys], or None where every query sees every key.
 
-    q_offset: of a call on the cache, the position of each text's first token, i64[batch].
+    q_offset: of a call on the cache, the position of each text's first token, i64[batch]. kv_offset: of a ring, the
+        position in each slot, i64[batch, slots].
     """
     if mask_function is bidirectional_mask_function:
         return None if attention_mask is None else attention_mask[:, None, None, :].to(torch.bool)
@@ -47,9 +48,12 @@ def _mask(
     if single and mask_function is causal_mask_function and attention_mask is None:
         return None  # the keys end with the query
     queries = (first[:, None] + torch.arange(q_length))[:, None, :, None]
-    keys = (torch.arange(kv_length) + kv_offset)[None, None, None, :]
+    ring = isinstance(kv_offset, Tensor)
+    keys = kv_offset[:, None, None, :] if ring else (torch.arange(kv_length) + kv_offset)[None, None, None, :]
     texts = torch.arange(batch_size)[:, None, None, None]
     seen = mask_function(texts, torch.zeros((1, 1, 1, 1), dtype=torch.int64), queries, keys)
+    if ring:
+        seen = seen & (keys >= 0)
     if attention_mask is not None:
         seen = seen & attention_mask[:, None, None, :].to(torch.bool)
     return seen.expand(-1, -1, q_length, kv_length)

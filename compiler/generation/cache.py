@@ -35,6 +35,7 @@ class Places:
         end: how many positions are read, a number that may be symbolic: all that are filled after the call.
         table: i64[batch, blocks of a text], the blocks that the positions of each text lie in, BLOCK in each; None: the
             cache has a row for each text.
+        ring_end: so of a ring, whose slots are fewer; None where there is no ring.
     """
 
     rows: Tensor | None
@@ -42,16 +43,20 @@ class Places:
     positions: Tensor
     end: Any
     table: Tensor | None = None
+    ring_end: Any = None
 
 
 @dataclass(frozen=True)
 class AttentionMemory:
     """keys and values: [texts, heads, length, size], or [blocks, heads, BLOCK, size]; sliding: whether its queries see
-    a window of them only."""
+    a window of them only; ring: whether position p lies in slot p % length, where a window needs fewer slots than a
+    text has positions. scales: of keys and values that are int8, as these, with a size of 1."""
 
     keys: Tensor
     values: Tensor
     sliding: bool
+    ring: bool = False
+    scales: tuple[Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,21 @@ class CallLayer(StaticLayer):
         self.device, self.dtype = memory.keys.device, memory.keys.dtype
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        return self._written(self.memory.keys, key_states), self._written(self.memory.values, value_states)
+        scales = self.memory.scales
+        if scales is None:
+            keys, values = self._written(self.memory.keys, key_states), self._written(self.memory.values, value_states)
+            return keys.to(key_states.dtype), values.to(value_states.dtype)
+        return (
+            self._quantised(self.memory.keys, scales[0], key_states),
+            self._quantised(self.memory.values, scales[1], value_states),
+        )
+
+    def _quantised(self, memory: Tensor, scales: Tensor, new: Tensor) -> Tensor:
+        """As _written, by int8 with a scale for each position and head."""
+        wide = new.float()
+        scale = wide.abs().amax(-1, keepdim=True).clamp(min=1e-12) / 127
+        numbers = self._written(memory, torch.round(wide / scale))
+        return (numbers.float() * self._written(scales, scale)).to(new.dtype)
 
     def _written(self, memory: Tensor, new: Tensor) -> Tensor:
         """new [batch, heads, count, size] -> [batch, heads, end, size]"""
@@ -85,15 +104,24 @@ class CallLayer(StaticLayer):
         moved = new.transpose(1, 2).to(memory.dtype)
         if at.table is None:
             rows = at.rows if at.rows is not None else torch.arange(batch)
-            memory[rows[:, None], :, at.positions] = moved
-            filled = memory[:, :, : at.end]
+            slots = at.positions % memory.shape[2] if self.memory.ring else at.positions
+            memory[rows[:, None], :, slots] = moved
+            filled = memory[:, :, : self._end()]
             return filled[:batch] if at.rows is None else filled.index_select(0, at.rows)
         blocks = at.table.gather(1, at.positions // BLOCK)
         memory[blocks, :, at.positions % BLOCK] = moved
         return torch.ops.mycc.read_blocks(memory, at.table, at.end)
 
-    def get_mask_sizes(self, query_length: int) -> tuple[Any, int]:
-        return self.places.end, 0
+    def _end(self) -> Any:
+        return self.places.ring_end if self.memory.ring else self.places.end
+
+    def get_mask_sizes(self, query_length: int) -> tuple[Any, Any]:
+        """How many keys there are, and the position of the first; of a ring the position in each slot, i64[batch,
+        slots], below 0 where it holds nothing yet."""
+        if not self.memory.ring:
+            return self.places.end, 0
+        slots, last = self.memory.keys.shape[2], self.places.positions[:, -1:]
+        return self._end(), last - (last - torch.arange(self._end())[None]) % slots
 
     def get_seq_length(self) -> Any:
         return self.places.start

@@ -40,6 +40,7 @@ def compile_generation(
     cache_tokens: int | None = None,
     chunk: int = CHUNK,
     draft_tokens: int = 0,
+    cache_dtype: str | None = None,
     dtype: Any = None,
     quantize: str | None = None,
     quantize_skip: str | Sequence[str] = (),
@@ -74,6 +75,8 @@ def compile_generation(
         chunk: tokens of a prompt that one call reads at most; longer prompts are read in pieces.
         draft_tokens: how many tokens a third entry point, `verify`, checks in one call, for speculative decoding
             (`generate(..., draft="lookup")`); 0: none.
+        cache_dtype: the dtype of keys and values in the cache: "f32", "bf16", "f16", or "int8" with a scale for each
+            position and head; None: the model's. What it adds to the error of the logits is measured and said.
         dtype: the dtype to compute in (a torch dtype, or "f32", "bf16", "f16"); None: that of the weights.
         quantize, quantize_skip, max_error: as in mycc.compile; "int4" or "int8" stores the weights of linear layers
             and of the embedding as integers.
@@ -112,7 +115,13 @@ def compile_generation(
         texts, piece = positive("max_batch", max_batch), min(positive("chunk", chunk), length)
         checks = 0 if draft_tokens == 0 else positive("draft_tokens", draft_tokens)
         blocks = block_count(cache_tokens, length, texts, checks)
-        entries, facts = _entries(network, length, texts, piece, whole, checks, blocks)
+        if cache_dtype is not None and cache_dtype not in ("f32", "bf16", "f16", "int8"):
+            raise CompileError(f"cache_dtype has to be f32, bf16, f16 or int8, not {cache_dtype!r}")
+        entries, facts = _entries(network, length, texts, piece, whole, checks, blocks, cache_dtype)
+        if cache_dtype is not None:
+            with running_stage(observers, "cache") as stage:
+                facts["cache"] = _cache_facts(network, cache_dtype, length)
+                stage.summary = f"{cache_dtype}; logits differ by {facts['cache']['error']:.1e}"
         task, notes = task_of("text-generation", network, folder, tokenizer, facts)
         for note in notes:
             if strict:
@@ -141,12 +150,19 @@ def length_of(network: Any, asked: int | None) -> int:
 
 
 def _entries(
-    network: Any, length: int, texts: int, chunk: int, whole: bool, checks: int = 0, blocks: int = 0
+    network: Any,
+    length: int,
+    texts: int,
+    chunk: int,
+    whole: bool,
+    checks: int = 0,
+    blocks: int = 0,
+    kept: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What mycc.compile takes, and what the manifest says of it.
 
     whole: attention reads the whole cache. checks: tokens that one call of `verify` takes at most; 0: there is none.
-    blocks: of a cache that texts share; 0: it has a row for each.
+    blocks: of a cache that texts share; 0: it has a row for each. kept: the dtype of the cache.
     """
     import torch
 
@@ -155,7 +171,7 @@ def _entries(
     from .module import Decode, Prefill, TextModel, Verify
 
     rows = dynamic_most(texts) if texts > 1 else 1
-    model = TextModel(network, length, rows, whole, blocks)
+    model = TextModel(network, length, rows, whole, blocks, max(chunk, checks), kept)
     zero = torch.zeros(1, dtype=torch.int64)
     vocabulary = network.config.get_text_config(decoder=True).vocab_size
     sample = torch.Generator().manual_seed(0)
@@ -182,6 +198,8 @@ def _entries(
     if texts > 1:
         batch = {0: torch.export.Dim("batch", min=1, max=rows)}
         decode = (*decode, None, {"tokens": batch, "start": batch})
+    if model.slots < length:
+        facts["back"] = max(chunk, checks) - 1  # tokens that may be taken back
     entries = {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode}
     if checks:
         if model.recurrent:
@@ -195,6 +213,18 @@ def _entries(
         given = (tokens(1, min(4, dynamic_most(checks))), *inputs[1:])
         entries["verify"] = (Verify(model), given, None, {**prefill, "tokens": several})
     return entries, facts
+
+
+def _cache_facts(network: Any, kept: str, length: int) -> dict[str, Any]:
+    """What the manifest says of a cache in another dtype: `dtype`, and `error`, by how much logits differ."""
+    import torch
+
+    from .module import cache_error
+
+    vocabulary = network.config.get_text_config(decoder=True).vocab_size
+    count = min(length, 64) // 2 * 2
+    tokens = torch.randint(0, vocabulary, (1, count), generator=torch.Generator().manual_seed(1))
+    return {"dtype": kept, "error": cache_error(network, kept, tokens)}
 
 
 def dynamic_most(most: int) -> int:

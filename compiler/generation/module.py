@@ -14,8 +14,12 @@ from ...runtime.errors import CompileError
 from .attention import IMPLEMENTATION, register_attention
 from .cache import BLOCK, AttentionMemory, Memory, Places, RecurrentMemory, call_cache
 
-__all__ = ["Decode", "Prefill", "TextModel", "Verify"]
+__all__ = ["Decode", "Prefill", "TextModel", "Verify", "cache_error"]
 
+#: dtypes of a cache
+_KEPT: dict[str | None, torch.dtype] = {
+    "bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "int8": torch.int8,
+}  # fmt: skip
 _KINDS = (DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer)
 
 
@@ -23,12 +27,25 @@ class TextModel(nn.Module):
     """A causal language model and the cache of `texts` texts of `length` tokens each.
 
     blocks: of the cache, which texts share; 0: it has a row for each text.
+    chunk: tokens of a call at most. Layers whose queries see a window keep so many positions and the window's, where
+        each text has a row; 0: all.
+    kept: the dtype of keys and values, "bf16", "f16", "f32" or "int8"; None: the network's.
     whole: attention reads the whole cache and masks what is not filled, so that no size depends on a value.
     """
 
-    def __init__(self, network: Any, length: int, texts: int, whole: bool = False, blocks: int = 0) -> None:
+    def __init__(
+        self,
+        network: Any,
+        length: int,
+        texts: int,
+        whole: bool = False,
+        blocks: int = 0,
+        chunk: int = 0,
+        kept: str | None = None,
+    ) -> None:
         super().__init__()
         self.network, self.length, self.texts, self.whole, self.blocks = network, length, texts, whole, blocks
+        self.chunk, self.kept = 0 if blocks else chunk, kept
         register_attention()
         network.set_attn_implementation(IMPLEMENTATION)
         layers = _layers_after_a_token(network)
@@ -38,7 +55,15 @@ class TextModel(nn.Module):
                 f"{type(network).__name__} keeps states of recurrences, which a package holds for one text at a time",
                 hint="Leave --max-batch at 1.",
             )
+        self.slots = max((slots for layer in layers if (slots := self._slots(layer)) is not None), default=length)
         self._memory = [self._keep(i, layer) for i, layer in enumerate(layers)]
+
+    def _slots(self, layer: Any) -> int | None:
+        """Of a layer with a window: the slots that its ring needs, so that a call of `chunk` tokens overwrites none
+        that one of them sees; None where a text has no more positions."""
+        window = getattr(layer, "sliding_window", None) if getattr(layer, "is_sliding", False) else None
+        slots = self.length if not window or not self.chunk else window + self.chunk - 1
+        return slots if slots < self.length else None
 
     def _keep(self, i: int, layer: Any) -> Callable[[], Memory]:
         """Makes the buffers of a layer's cache; what gives them, as they are when it is called."""
@@ -53,12 +78,22 @@ class TextModel(nn.Module):
                 for kind, found in (("convolution", layer.conv_states), ("recurrence", layer.recurrent_states))
             ]
             return lambda: RecurrentMemory(*({n: getattr(self, name) for n, name in row.items()} for row in states))
-        count, rows = (self.blocks, BLOCK) if self.blocks else (self.texts, self.length)
-        kept = [
-            named(f"{kind}{i}", value.new_zeros((count, value.shape[1], rows, value.shape[3])))
-            for kind, value in (("keys", layer.keys), ("values", layer.values))
-        ]
-        return lambda: AttentionMemory(getattr(self, kept[0]), getattr(self, kept[1]), layer.is_sliding)
+        ring = self._slots(layer) is not None
+        count, slots = (self.blocks, BLOCK) if self.blocks else (self.texts, self.slots if ring else self.length)
+        kept, scales = [], []
+        for kind, value in (("keys", layer.keys), ("values", layer.values)):
+            shape = (count, value.shape[1], slots, value.shape[3])
+            kept.append(named(f"{kind}{i}", torch.zeros(shape, dtype=_KEPT.get(self.kept, value.dtype))))
+            if self.kept == "int8":
+                scales.append(named(f"{kind}_scales{i}", torch.zeros((*shape[:3], 1))))
+        sliding = layer.is_sliding
+
+        def memory() -> AttentionMemory:
+            found = tuple(getattr(self, name) for name in scales)
+            pair = (found[0], found[1]) if found else None
+            return AttentionMemory(getattr(self, kept[0]), getattr(self, kept[1]), sliding, ring, pair)
+
+        return memory
 
     def next_logits(self, tokens: Tensor, start: Tensor, rows: Tensor | None, table: Tensor | None = None) -> Tensor:
         """tokens i64[batch, count], behind the first `start` i64[batch] of each text -> logits f32[batch, vocabulary]
@@ -72,10 +107,9 @@ class TextModel(nn.Module):
     def _logits(
         self, tokens: Tensor, start: Tensor, rows: Tensor | None, kept: int, table: Tensor | None = None
     ) -> Tensor:
-        positions = start[:, None] + torch.arange(tokens.shape[1])
-        places = Places(rows, start, positions, self._end(tokens, start), table)
+        places = self.places(tokens, start, rows, table)
         cache = call_cache([memory() for memory in self._memory], places)
-        arguments = {"position_ids": positions, "logits_to_keep": kept, cache_argument(self.network): cache}
+        arguments = {"position_ids": places.positions, "logits_to_keep": kept, cache_argument(self.network): cache}
         known = inspect.signature(self.network.forward).parameters
         out = self.network(
             input_ids=tokens, use_cache=True, **{name: value for name, value in arguments.items() if name in known}
@@ -89,18 +123,39 @@ class TextModel(nn.Module):
         for memory in self._memory:
             layer = memory()
             assert isinstance(layer, AttentionMemory)
-            for kept in (layer.keys, layer.values):
+            for kept in (layer.keys, layer.values, *(layer.scales or ())):
                 kept[target] = kept[source]
         return target + 0
 
-    def _end(self, tokens: Tensor, start: Tensor) -> Any:
-        """How many positions of the cache are filled after the call, of the longest text."""
+    def places(self, tokens: Tensor, start: Tensor, rows: Tensor | None, table: Tensor | None = None) -> Places:
+        """Where the tokens of a call lie, and how many positions are filled after it, of the longest text."""
+        positions = start[:, None] + torch.arange(tokens.shape[1])
+        ring = self.slots < self.length
         if self.whole:
-            return self.length
-        end = (start.max() + tokens.shape[1]).item()
-        torch._check(end >= 1)
-        torch._check(end <= self.length)
-        return end
+            return Places(rows, start, positions, self.length, table, self.slots if ring else None)
+        filled = start.max() + tokens.shape[1]
+        ring_end = _bounded(filled.clamp(max=self.slots), self.slots) if ring else None
+        return Places(rows, start, positions, _bounded(filled, self.length), table, ring_end)
+
+
+def cache_error(network: Any, kept: str, tokens: Tensor) -> float:
+    """By how much logits of a text differ with keys and values of a dtype, relative to the largest; tokens: i64[1,
+    count], the second half of which is read from the cache of the first."""
+    found, half = [], tokens.shape[1] // 2
+    for dtype in (None, kept):
+        model, zero = TextModel(network, tokens.shape[1], 1, True, kept=dtype), torch.zeros(1, dtype=torch.int64)
+        with torch.no_grad():
+            model.next_logits(tokens[:, :half], zero, None)
+            found.append(model.all_logits(tokens[:, half:], zero + half, None))
+    return float((found[1] - found[0]).norm() / found[0].norm())
+
+
+def _bounded(count: Tensor, most: int) -> Any:
+    """A size from 1 to `most` that a value says."""
+    size = count.item()
+    torch._check(size >= 1)
+    torch._check(size <= most)
+    return size
 
 
 def _layers_after_a_token(network: Any) -> list[Any]:

@@ -94,7 +94,7 @@ def _entries(
     if token is None:
         raise CompileError("config.json does not say which token stands for an image (image_token_id)")
     encoder, rows = ImageEncoder(network, height, width).eval(), dynamic_most(texts) if texts > 1 else 1
-    model = SeenTextModel(network, encoder, token, length, rows, whole)
+    model = SeenTextModel(network, encoder, token, length, rows, whole, chunk)
     if model.recurrent:
         raise CompileError(f"{type(network).__name__} keeps states of recurrences, which this task does not take")
     model.check_images(encoder)

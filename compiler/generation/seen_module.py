@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...runtime.errors import CompileError
-from .cache import Places, call_cache
+from .cache import call_cache
 from .images import ImageEncoder
 from .module import TextModel, cache_argument
 
@@ -18,8 +18,10 @@ __all__ = ["DecodeSeen", "PrefillSeen", "SeenTextModel"]
 class SeenTextModel(TextModel):
     """As TextModel. token: the number that stands for a vector of an image; encoder: what makes the vectors."""
 
-    def __init__(self, network: Any, encoder: ImageEncoder, token: int, length: int, texts: int, whole: bool) -> None:
-        super().__init__(network, length, texts, whole)
+    def __init__(
+        self, network: Any, encoder: ImageEncoder, token: int, length: int, texts: int, whole: bool, chunk: int = 0
+    ) -> None:
+        super().__init__(network, length, texts, whole, chunk=chunk)
         self.token, self.grid = token, encoder.grid
 
     def seen_logits(
@@ -30,16 +32,13 @@ class SeenTextModel(TextModel):
         vectors: f32[batch, count, size], what stands where a token is the image's. at: where positions have three
         coordinates, these, i64[3, batch, count].
         """
-        positions = start[:, None] + torch.arange(tokens.shape[1])
-        places = Places(rows, start, positions, self._end(tokens, start))
+        places = self.places(tokens, start, rows)
         embedded = self.network.get_input_embeddings()(tokens)
         if vectors is not None:
             embedded = torch.where((tokens == self.token)[..., None], vectors.to(embedded.dtype), embedded)
         cache = {cache_argument(self.network): call_cache([memory() for memory in self._memory], places)}
-        out = self.network(
-            inputs_embeds=embedded, position_ids=positions if at is None else at, use_cache=True, logits_to_keep=1,
-            **cache,
-        )  # fmt: skip
+        positions = places.positions if at is None else at
+        out = self.network(inputs_embeds=embedded, position_ids=positions, use_cache=True, logits_to_keep=1, **cache)
         found = out.logits[:, -1].float()
         assert isinstance(found, Tensor)
         return found

@@ -24,6 +24,7 @@ _TASKS: dict[str, Callable[..., Path]] = {
 #: options that not all tasks have -> those that do
 _OWN: dict[str, tuple[str, ...]] = {
     "cache_tokens": ("text-generation",),
+    "cache_dtype": ("text-generation",),
     "draft_tokens": ("text-generation",),
     "image_size": ("image-text-to-text",),
     "tokenizer": ("image-text-to-text", "text-generation", "text2text-generation", "automatic-speech-recognition"),

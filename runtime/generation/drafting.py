@@ -61,6 +61,7 @@ class PackageDraft:
             )
         self._length, self._chunk, self._vocabulary = (int(task[name]) for name in ("length", "chunk", "vocabulary"))
         self._rows = int(task["texts"])
+        self._back = int(task.get("back", self._length))
         self._prefill, self._decode = model.entry("prefill"), model.entry("decode")
         self._state = model.new_state()
         self._held: list[int] = []  # tokens that its cache holds
@@ -71,6 +72,8 @@ class PackageDraft:
             return []
         most = min(len(self._held), len(tokens) - 1)
         same = next((i for i in range(most) if self._held[i] != tokens[i]), most)
+        if len(self._held) - same > self._back:
+            same = 0  # what its windows would see is overwritten
         del self._held[same:]
         guessed: list[int] = []
         logits = self._read(tokens[same:])

@@ -90,6 +90,7 @@ class Engine:
             reuse and not task.get("recurrent"),
         )
         self.vocabulary = int(task["vocabulary"])
+        self.back = int(task.get("back", self.length))  # tokens that a row can go back: rings hold a window
         self.fixed = bool(task.get("recurrent"))  # prompts are read in whole pieces, and what is left token by token
         self.state = model.new_state()
         self.prefill, self.decode = model.entry("prefill"), model.entry("decode")
@@ -191,7 +192,8 @@ class Engine:
         """How many tokens of a prompt a row holds already; the last one is always read, for its logits."""
         most = min(len(self.filled[row]), len(text.prompt) - 1)
         held = self.filled[row]
-        return next((i for i in range(most) if held[i] != text.prompt[i]), most)
+        same = next((i for i in range(most) if held[i] != text.prompt[i]), most)
+        return same if len(held) - same <= self.back else 0
 
     def _leave(self, text: Text) -> None:
         for row, other in enumerate(self.rows):

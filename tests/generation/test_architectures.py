@@ -9,6 +9,7 @@ import mycc
 import pytest
 import torch
 
+from .equality import compare_tokens
 from .folders import greedy, make_folder, make_network
 
 #: tokens of the prompt and of the answer: past the windows of 24, in pieces of 16
@@ -65,8 +66,19 @@ def test_greedy_tokens(kind: str, tmp_path: Path) -> None:
         network, out=tmp_path / "text.pkg", chunk=16, max_batch=1 + (kind in _BLOCKS), verify=False
     )
     model = mycc.load(package)
+    window = getattr(network.config, "sliding_window", None)
+    kept = {row["shape"][2] for row in model.manifest["state"] if row["name"].startswith(("keys", "model.keys"))}
+    if window and kind != "phi3":
+        assert window + 15 in kept  # the window, and a piece of 16 that is read at once
+        assert kept <= {window + 15, 128}
     for _ in range(2):  # a text that begins finds nothing of the one before it
         assert list(model.generate_tokens(prompt, max_new_tokens=COUNT, ignore_eos=True)) == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_200_tokens_alone_and_in_ragged_batches(kind: str, tmp_path: Path) -> None:
+    assert compare_tokens(kind, KINDS[kind], 200, tmp_path)[:2] == (200, 200)
 
 
 def test_bfloat16_rounds_as_eager_does(tmp_path: Path) -> None:

@@ -63,15 +63,27 @@ def network_of(kind: str) -> Any:
     return network
 
 
+def patches(image: torch.Tensor) -> torch.Tensor:
+    """What Qwen2VLImageProcessor gives for an image of patches of 14: those of a block of 2 x 2 in a row, each twice;
+    f32[patches, 3 * 2 * 14 * 14]."""
+    rows, columns = image.shape[1] // 14, image.shape[2] // 14
+    found = []
+    for row in range(0, rows, 2):
+        for column in range(0, columns, 2):
+            for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
+                top, left = (row + i) * 14, (column + j) * 14
+                patch = image[:, top : top + 14, left : left + 14]
+                found.append(torch.stack([patch, patch], 1).flatten())
+    return torch.stack(found)
+
+
 def wanted(kind: str, network: Any, tokens: list[int], images: list[Any], count: int) -> list[int]:
     ids, pixels = torch.tensor([tokens]), torch.from_numpy(np.stack(images))
     given: dict[str, Any] = {"pixel_values": pixels}
     if kind != "llava":
-        from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
-
-        patches, rows, columns = Qwen2VLImageProcessor().patchify(pixels, 14, 2, 2)
+        rows, columns = pixels.shape[2] // 14, pixels.shape[3] // 14
         given = {
-            "pixel_values": patches.reshape(-1, patches.shape[-1]),
+            "pixel_values": torch.cat([patches(image) for image in pixels]),
             "image_grid_thw": torch.tensor([[1, rows, columns]] * len(images)),
             "mm_token_type_ids": (ids == TOKEN).int(),
         }  # fmt: skip
