@@ -110,8 +110,8 @@ def is_native(model: Any, task: Mapping[str, Any]) -> bool:
     Raises:
         LoadError: they are, and this process has none.
     """
-    if task["name"] != "text-generation" or "draft_tokens" in task:
-        return False
+    if task["name"] != "text-generation" or "draft_tokens" in task or "back" in task:
+        return False  # the engine in Python checks guesses, and knows how far a ring can go back
     if "blocks" not in task and int(task["texts"]) > 1:
         return False
     if hasattr(model._native, "handle") and _library() is not None:

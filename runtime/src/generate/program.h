@@ -29,6 +29,7 @@ class TextProgram {
   int64_t length = 0, texts = 0, chunk = 0, vocabulary = 0;  // as the manifest has them
   int64_t block = 0, blocks = 0;                             // tokens of a block; blocks: 0: the cache is one
   bool recurrent = false;
+  bool ring = false;  // layers with a window keep no more than it: a row cannot go back to any token
 
  private:
   int64_t columns() const { return blocks ? (length + block - 1) / block : 0; }

@@ -10,7 +10,7 @@ Scheduler::~Scheduler() {
 
 int Scheduler::init(mycc_model *model, bool forget) {
   if (int status = program_.init(model)) return status;
-  forget_ = forget || program_.recurrent;  // states of a recurrence cannot go back
+  forget_ = forget || program_.recurrent || program_.ring;  // states and rings cannot go back
   const bool paged = program_.blocks > 0;
   const bool room = paged ? pool_.init(1, int32_t(program_.blocks), program_.block)  // masked places read block 0
                           : pool_.init(0, 1, program_.length);
