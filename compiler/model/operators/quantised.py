@@ -20,7 +20,8 @@ zeros has the same shape (any integer or float dtype; None: 0). A weight stands 
                                  zeros that are floats make it float arithmetic from there on
     mycc.int_conv(x, w, x_zero, stride, padding, dilation, groups)
                                  x int8 or uint8 [B, C, ...], w int8 [N, C / groups, ...] -> int32 [B, N, ...]: a
-                                 convolution of x - x_zero, exact; outside of x is 0, which stands for x_zero
+                                 convolution of x - x_zero, exact; outside of x is 0, which stands for x_zero: a value
+                                 of the type of x
 
     mycc.float8_mm(a, w, fast)   w float8_e4m3fn [N, K]; a of floats or float8_e4m3fn [..., K] -> float32 [..., N]: the
                                  numbers are widened exactly and sums are float32; the caller multiplies by the scales
