@@ -7,7 +7,7 @@ manifests. The fields are those of docs/package-format.md; others are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from .strict_json import INT64
@@ -328,7 +328,7 @@ def check_manifest(manifest: Any, sizes: Mapping[str, int]) -> None:
     for row in state:
         _check_state(row, weights["size"] - weights["data_offset"])
     if "training" in manifest:
-        _check_training(manifest["training"], {row["name"] for row in state})
+        _check_training(manifest["training"])
     names = [entry["name"] for entry in entries]
     if len(set(names)) != len(names):
         raise ValueError("two entry points have one name")
@@ -359,10 +359,11 @@ def _check_state(row: Mapping[str, Any], data: int) -> None:
         raise ValueError("the first value of a tensor of the state is missing")
 
 
-def _check_training(row: Mapping[str, Any], state: Collection[str]) -> None:
-    """Parameters are tensors of the state, each of a group; a number has one value, or one for each group."""
-    groups, kept = row["groups"], {*row.get("aliases", {}).values(), *(p["name"] for p in row["parameters"])}
-    if not all(parameter["group"] < groups for parameter in row["parameters"]) or not all(n in state for n in kept):
+def _check_training(row: Mapping[str, Any]) -> None:
+    """Each parameter is of a group; a number has one value, or one for each group. A package that never updates its
+    parameters has them as constants, not in its state."""
+    groups = row["groups"]
+    if not all(parameter["group"] < groups for parameter in row["parameters"]):
         raise ValueError("what is trained makes no sense")
     if any(len(value) != groups for value in row["hyper"].values() if isinstance(value, list)):
         raise ValueError("a number of the optimizer is not there for each group")

@@ -244,23 +244,14 @@ class Reader {
     return MYCC_OK;
   }
 
-  bool is_state(Span name) const {
-    for (int32_t i = 0; i < manifest_.n_state; ++i)
-      if (name == manifest_.state[i].port.name) return true;
-    return false;
-  }
-
-  // Parameters are tensors of the state, each of a group; a number has one value, or one for each group.
+  // Each parameter is of a group; a number has one value, or one for each group. A package that never updates its
+  // parameters has them as constants, not in its state.
   int check_training(const JsonValue *row) {
     if (!row) return MYCC_OK;
     const int64_t groups = json_.get(row, "groups")->integer;
     const JsonValue *parameters = json_.get(row, "parameters"), *hyper = json_.get(row, "hyper");
     for (const JsonValue *p = json_.first(parameters); p; p = json_.next(p))
-      if (json_.get(p, "group")->integer >= groups || !is_state(json_.get(p, "name")->text))
-        return damaged("what is trained makes no sense");
-    if (const JsonValue *aliases = json_.get(row, "aliases"))
-      for (const JsonValue *own = json_.first(aliases); own; own = json_.next(own))
-        if (!is_state(own->text)) return damaged("what is trained makes no sense");
+      if (json_.get(p, "group")->integer >= groups) return damaged("what is trained makes no sense");
     for (const JsonValue *value = json_.first(hyper); value; value = json_.next(value))
       if (value->kind == JsonKind::array && int64_t(value->count) != groups)
         return damaged("a number of the optimizer is not there for each group");
