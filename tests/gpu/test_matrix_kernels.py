@@ -14,6 +14,7 @@ from mycc.compiler.codegen.cuda.probe import (
     conv_probe,
     gemm_probe,
     pair_probe,
+    quantised_probe,
 )
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.index import Size, of
@@ -87,6 +88,10 @@ def gemm_cases(dtype: str) -> list[Case]:
         Case("slices", g(20, 24, 96, dtype, slices=3, out_dtype="f32"), tile(16, 16, 16)),
         Case("wider_result", g(32, 32, 32, dtype, out_dtype="f32"), tile(16, 16, 16)),
         Case("chosen", g(200, 136, 72, dtype, bias=True), None),
+        Case("planes_split", quantised_probe(3, 48, 640, dtype, 4, 64, 64), tile(16, 32, 64, 2)),
+        Case("planes_parts_of_runs", quantised_probe(33, 40, 768, dtype, 4, 128, 64), tile(16, 32, 32, 3)),
+        Case("groups_of_bytes_split", quantised_probe(5, 40, 256, dtype, 8, 64), tile(16, 32, 32, 2)),
+        Case("bytes_vector_split", quantised_probe(1, 50, 1200, dtype, 8), tile(1, 16, 256, 2, vector=True)),
         *computed_cases(dtype),
     ]
 
