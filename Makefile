@@ -26,7 +26,7 @@ WHEELS := $(VENV)/wheels
 # What is needed to build the native part without an isolated environment, in which torch would be missing.
 BUILD_TOOLS := scikit-build-core pybind11 cmake ninja
 # A change of these means a new install; the Python sources are used where they lie.
-INSTALLED := pyproject.toml CMakeLists.txt constraints.txt $(wildcard runtime/*.cpp runtime/src/*.in runtime/src/*/*) runtime/include/mycc/abi.h runtime/include/mycc/model.h runtime/include/mycc/tensor.h
+INSTALLED := pyproject.toml CMakeLists.txt constraints.txt $(wildcard runtime/*.cpp runtime/src/*.in runtime/src/*/*) runtime/include/mycc/abi.h runtime/include/mycc/generate.h runtime/include/mycc/model.h runtime/include/mycc/tensor.h
 # By itself pytest passes by every folder that is called build, tests/build among them.
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) -q -ra -o "norecursedirs=.*"
 PACKAGE := compiler runtime templates cli.py console.py __init__.py __main__.py

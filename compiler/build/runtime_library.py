@@ -38,7 +38,8 @@ def runtime_library(target: Target, version: str, cache_dir: Path | None = None)
     toolchain = find_toolchain(target.arch, cache)
     files = {path.relative_to(_RUNTIME).as_posix(): path.read_text() for path in runtime_files()}
     public = _RUNTIME / "include" / "mycc"
-    files |= {f"include/mycc/{name}": (public / name).read_text() for name in ("abi.h", "model.h", "tensor.h")}
+    headers = ("abi.h", "generate.h", "model.h", "tensor.h")
+    files |= {f"include/mycc/{name}": (public / name).read_text() for name in headers}
     command = _command(toolchain, version, [name for name in files if name.endswith(".cpp")])
     key = encode_key(
         [("what", "runtime 1"), ("compiler", toolchain.identity), ("command", shlex.join(command)), *files.items()]

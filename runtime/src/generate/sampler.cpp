@@ -149,7 +149,7 @@ int64_t Sampler::draw(const float *logits, int64_t count, SamplingRoom &room) {
     std::nth_element(tokens, tokens + n - 1, tokens + count, [logits](int32_t a, int32_t b) {
       return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
     });
-    std::sort(tokens, tokens + n);
+    std::sort(tokens, tokens + n, [](int32_t a, int32_t b) { return a < b; });  // libc++ keeps the plain one elsewhere
   }
   double highest = -__builtin_inf(), total = 0;
   for (int64_t i = 0; i < n; ++i) {
