@@ -200,6 +200,8 @@ class Model {
     }
     if (status != MYCC_OK && PyErr_Occurred()) throw py::error_already_set();  // a signal's handler has raised it
     functions_->check(status);
+    for (int32_t i : own.written)
+      if (i < inputs.count()) inputs.write_back(size_t(i));
     py::list result{size_t(count)};
     for (int32_t i = 0; i < count; ++i) PyList_SET_ITEM(result.ptr(), i, outputs.take(i, kind).release().ptr());
     return result;

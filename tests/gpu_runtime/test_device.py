@@ -292,3 +292,27 @@ def test_ptx_runs_where_no_cubin_fits(stack: Stack, tmp_path: Path) -> None:
     assert model.target == "cuda:ptx"
     x = torch.randn(8, 64, device="cuda")
     check(model(x), stack, x)
+
+
+class Writes(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x[1:] += y[1:]
+        return x.sum(0)
+
+
+def test_strided_arguments_that_are_written_to(tmp_path: Path) -> None:
+    """The tensor that was given has the new values, and one whose elements share memory is refused."""
+    import mycc
+
+    model = mycc.load(compiled(tmp_path, Writes(), torch.randn(6, 8), torch.randn(6, 8)))
+    y = torch.randn(6, 8, device="cuda")
+    for x in (torch.randn(8, 6, device="cuda").t(), torch.randn(6, 16, device="cuda")[:, ::2]):
+        own = x.clone()
+        want = Writes()(own, y)
+        torch.testing.assert_close(model(x, y), want)
+        torch.testing.assert_close(x, own)
+    with pytest.raises(mycc.InputError, match="must not share memory: pass a copy"):
+        model(torch.randn(1, 8, device="cuda").expand(6, 8), y)
+    whole = torch.randn(12, 8, device="cuda")
+    with pytest.raises(mycc.InputError, match="must not share memory with"):
+        model(whole[::2], whole[5:11])

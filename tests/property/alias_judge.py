@@ -53,8 +53,7 @@ def problem(program: AliasProgram, name: str, package: Any, device: str = "cpu")
     """The first thing that is wrong in some calls, each with other arguments that lie in memory in another way."""
     eager = program.twin()
     for call in range(len(SIZES)):
-        mine, given = (lying(program, call) for _ in range(2))
-        mine = tuple(x.to(device) for x in mine)
+        mine, given = (lying(program, call, on) for on in (device, "cpu"))
         wanted, found = called(eager, given), called(package.entry(name), mine)
         if isinstance(wanted, Exception) or isinstance(found, Exception):
             expanded = call == 3 and isinstance(found, InputError)  # of which torch refuses some writes, we all
@@ -76,9 +75,9 @@ def problem(program: AliasProgram, name: str, package: Any, device: str = "cpu")
 _BY_LAYOUT = re.compile(r"(?<!k0)\.(contiguous|reshape|flatten|view|as_strided)\(")
 
 
-def lying(program: AliasProgram, call: int) -> tuple[torch.Tensor, ...]:
+def lying(program: AliasProgram, call: int, device: str = "cpu") -> tuple[torch.Tensor, ...]:
     """The arguments of a call: dense, transposed, every second element, each row the same memory."""
-    values = program.examples(call)
+    values = tuple(x.to(device) for x in program.examples(call))  # a copy to a device has no gaps
     if call and _BY_LAYOUT.search("".join(program.lines)):
         return values
     return tuple(_lying(x, call) for x in values)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dlpack_types.h"
@@ -51,6 +52,9 @@ class Inputs {
   bool on_device() const { return on_device_; }
   // Raises unless a call may change the memory of the value that was given.
   void check_writable(PyObject *value, size_t index) const;
+  // What the call wrote to the dense copy of a strided tensor on the device, in that tensor; behind the call on its
+  // stream.
+  void write_back(size_t index) const;
 
  private:
   static constexpr size_t kFew = 8;
@@ -65,6 +69,14 @@ class Inputs {
   void import_capsule(const py::object &capsule, size_t index);
   void fill(const dlpack::Tensor &source, size_t index);
   mycc_tensor &at(size_t index) { return count_ > kFew ? many_[index] : few_[index]; }
+  mycc_tensor as_given(size_t index) const;
+
+  // A strided tensor on the device, and the dense copy that the call takes.
+  struct Copied {
+    size_t index;
+    py::object given, dense;
+    mycc_tensor tensor;  // as it was given
+  };
 
   size_t count_;
   Place place_;
@@ -75,6 +87,7 @@ class Inputs {
   mycc_tensor few_[kFew];
   std::vector<mycc_tensor> many_;
   std::vector<py::object> kept_;
+  std::vector<Copied> copied_;
 };
 
 inline std::string name_of(PyObject *value) { return Py_TYPE(value)->tp_name; }
@@ -173,9 +186,40 @@ inline void Inputs::note_device(size_t index) {
 inline bool Inputs::make_contiguous(PyObject *value, size_t index) {
   py::handle object(value);
   if (!place_.gpu || place_.given || !py::hasattr(object, "contiguous")) return false;
-  kept_.push_back(object.attr("contiguous")());
-  import(kept_.back().ptr(), index);
+  copied_.push_back({index, py::reinterpret_borrow<py::object>(object), object.attr("contiguous")(), at(index)});
+  import(py::object(copied_.back().dense).ptr(), index);
   return true;
+}
+
+inline mycc_tensor Inputs::as_given(size_t index) const {
+  for (const Copied &one : copied_)
+    if (one.index == index) return one.tensor;
+  return data()[index];
+}
+
+// The memory from a tensor's first byte to the one behind its last.
+inline std::pair<const char *, const char *> extent_of(const mycc_tensor &tensor) {
+  const char *begin = static_cast<const char *>(tensor.data), *end = begin + tensor.dtype.bits / 8;
+  for (int32_t d = 0; d < tensor.ndim; ++d) {
+    if (tensor.shape[d] == 0) return {begin, begin};
+    const int64_t reach = (tensor.shape[d] - 1) * tensor.strides[d] * (tensor.dtype.bits / 8);
+    (reach < 0 ? begin : end) += reach;
+  }
+  return {begin, end};
+}
+
+inline bool is_expanded(const mycc_tensor &tensor) {
+  bool found = false;
+  for (int32_t d = 0; d < tensor.ndim; ++d) {
+    if (tensor.shape[d] == 0) return false;
+    found |= tensor.shape[d] > 1 && tensor.strides[d] == 0;
+  }
+  return found;
+}
+
+inline void Inputs::write_back(size_t index) const {
+  for (const Copied &one : copied_)
+    if (one.index == index) one.given.attr("detach")().attr("copy_")(one.dense);
 }
 
 inline void Inputs::import_ours(const mycc_tensor &tensor, size_t index) {
@@ -237,6 +281,17 @@ inline void Inputs::import_array(PyObject *array, size_t index) {
 
 inline void Inputs::check_writable(PyObject *value, size_t index) const {
   const char *why = nullptr;
+  if (!copied_.empty()) {  // the runtime sees the copies: what it asks of the memory is asked here
+    const mycc_tensor own = as_given(index);
+    const auto [begin, end] = extent_of(own);
+    if (is_expanded(own))
+      raise_input(index, ": the model writes to it, so its elements must not share memory: pass a copy");
+    for (size_t i = 0; i < count_; ++i) {
+      const auto [other_begin, other_end] = extent_of(as_given(i));
+      if (i != index && begin < other_end && other_begin < end)
+        raise_input(index, ": the model writes to it, so it must not share memory with input " + std::to_string(i));
+    }
+  }
   if (is_array(value)) {
     const py::detail::PyArray_Proxy *proxy = py::detail::array_proxy(value);
     if (!(proxy->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_)) why = "is read-only";
