@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,10 @@ def compile_task(
     given = {name: value for name, value in own.items() if value is not None}
     for name in given:
         if task not in _OWN.get(name, _TASKS):
+            raise CompileError(f"--{name.replace('_', '-')} does not go with --task {task}")
+    taken = inspect.signature(_TASKS[task]).parameters
+    for name in [name for name in options if name not in taken]:
+        if options.pop(name):
             raise CompileError(f"--{name.replace('_', '-')} does not go with --task {task}")
     path = out or Path(f"{Path(folder).resolve().name.removesuffix('.gguf')}.pkg")
     return _TASKS[task](folder, out=path, **given, **options)

@@ -12,6 +12,7 @@ import mycc
 import numpy as np
 import pytest
 import torch
+from mycc.compiler.generation.tasks import compile_task
 
 from .folders import TEXTS, train_tokenizer
 
@@ -103,3 +104,14 @@ def test_steps_that_are_not_taken(tmp_path: Path) -> None:
     (tmp_path / "model" / "modules.json").write_text(json.dumps(rows))
     with pytest.raises(mycc.CompileError, match="asks for the step Dense"):
         mycc.compile_embedding(tmp_path / "model", out=tmp_path / "vectors.pkg")
+
+
+def test_the_command_takes_a_folder_for_vectors(tmp_path: Path) -> None:
+    make_encoder(tmp_path / "model", "pooling_mode_mean_tokens")
+    unused: dict[str, Any] = {"quantize": None, "quantize_skip": ()}
+    made = compile_task(
+        "embedding", str(tmp_path / "model"), out=tmp_path / "v.pkg", own={}, unused={}, verify=False, **unused
+    )
+    assert made.exists()
+    with pytest.raises(mycc.CompileError, match="--quantize does not go with --task embedding"):
+        compile_task("embedding", str(tmp_path / "model"), out=tmp_path / "w.pkg", own={}, unused={}, quantize="int4")
