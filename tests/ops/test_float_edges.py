@@ -129,6 +129,18 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], tuple[tor
         (torch.tensor([-1.0, math.inf]),),
         "range of .* is not finite|range of the elements is not finite",
     ),
+    "histc into a tensor": (
+        lambda x: torch.histc(x, 4, out=torch.empty(4)),
+        (torch.tensor([-1.0, 2.0]),),
+        (torch.tensor([-1.0, math.nan]),),
+        "range of .* is not finite|range of the elements is not finite",
+    ),
+    "quantile into a tensor": (
+        lambda x, q: torch.quantile(x, q, dim=0, out=torch.empty(2, 2)),
+        (torch.ones(4, 2), torch.tensor([0.0, 1.0])),
+        (torch.ones(4, 2), torch.tensor([0.5, 1.5])),
+        "q values must be in the range",
+    ),
     "quantile": (
         lambda x, q: x.quantile(q, dim=0),
         (torch.ones(4, 2), torch.tensor([0.0, 1.0])),
