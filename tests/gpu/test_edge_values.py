@@ -42,7 +42,7 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], li
         (torch.tensor([NAN, NAN, INF, 0.0, 1.0, 3e38]), torch.tensor([0.0, INF, NAN, NAN, INF, 3e38])),
         [0.0, 1.0, 0.0, NAN, 1.0, 0.5],
     ),
-    "gelu in 16 bits": (lambda x: F.gelu(x.half()).float(), (VALUES[[0, 4, 5, 6]],), [0.0, INF, NAN, NAN]),
+    "gelu in 16 bits": (lambda x: F.gelu(x.half()).float(), (VALUES[[0, 4, 5, 6]],), [0.0, INF, -0.0, NAN]),
     "shifts to the left": (
         lambda x, n: (x.to(torch.int64) << n.to(torch.int64)).float(),
         (torch.tensor([1.0, 3.0, 1.0, -1.0, 5.0]), torch.tensor([4.0, 63.0, 64.0, -1.0, 70.0])),
