@@ -10,9 +10,7 @@ largest difference from the float32 model, as a share of its largest output.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ import mycc
 import numpy as np
 import torch
 import zoo
+from turns import timed
 
 Run = Callable[[], Any]
 FORMS = {"float32": {}, "int8-dynamic": {"quantize": "int8-dynamic"}, "int8": {"quantize": "int8"}}
@@ -80,18 +79,6 @@ def first(result: Any) -> np.ndarray[Any, Any]:
     while isinstance(result, list | tuple):
         result = result[0]
     return np.asarray(result)
-
-
-def timed(runs: dict[str, Run], rounds: int) -> dict[str, float]:
-    """Median milliseconds of each, in turns."""
-    spent: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(rounds + 2):
-        for name, run in runs.items():
-            begin = time.perf_counter()
-            run()
-            if turn >= 2:
-                spent[name].append(1e3 * (time.perf_counter() - begin))
-    return {name: statistics.median(values) for name, values in spent.items()}
 
 
 def main() -> None:

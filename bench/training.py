@@ -27,6 +27,7 @@ import zoo
 from mycc.runtime.formula import evaluate
 from torch import nn
 from torch.nn import functional as F
+from turns import timed
 
 Run = Callable[[], Any]
 
@@ -126,18 +127,6 @@ def torch_step(model: nn.Module, x: torch.Tensor, target: torch.Tensor, compiled
         return found.item()
 
     return run
-
-
-def timed(runs: dict[str, Run], rounds: int) -> dict[str, float]:
-    """Median milliseconds of each, in turns."""
-    spent: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(rounds + 2):
-        for name, run in runs.items():
-            begin = time.perf_counter()
-            run()
-            if turn >= 2:
-                spent[name].append(1e3 * (time.perf_counter() - begin))
-    return {name: statistics.median(values) for name, values in spent.items()}
 
 
 def copying() -> float:

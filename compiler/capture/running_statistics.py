@@ -15,8 +15,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.modules import batchnorm
+
+from .traced import traced
 
 __all__ = ["batch_norm", "counted_averages", "instance_statistics"]
 
@@ -66,11 +67,7 @@ def instance_statistics(node: fx.Node) -> fx.GraphModule:
     def body(x: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
         return _blended(x, mean, var, momentum, list(range(2, x.dim())))
 
-    with torch.no_grad(), values[0].fake_mode:
-        whole = make_fx(body, tracing_mode="real")(*values)
-    for inner in whole.graph.nodes:
-        inner.meta = {**node.meta, "val": inner.meta.get("val")}
-    return whole
+    return traced(node, body, values)
 
 
 def _blended(x: Tensor, mean: Tensor, var: Tensor, momentum: Any, dims: list[int]) -> tuple[Tensor, Tensor]:

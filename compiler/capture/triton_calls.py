@@ -7,16 +7,16 @@ triton_op whole: `opened` looks into it. None of it needs a GPU. What a kernel w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import fx
 from torch._higher_order_ops import triton_kernel_wrap as wrap
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..model.operators.kept import CUSTOM
 from ..model.operators.triton_kernels import KernelCall
+from .traced import traced
 
 __all__ = ["KERNEL_CALLS", "KernelArguments", "NoKernel", "opened", "tracing_kernels"]
 
@@ -97,13 +97,7 @@ def opened(node: fx.Node) -> fx.GraphModule | None:
         args = fx.node.map_arg(node.args, own.__getitem__)
         return inside(*args, **fx.node.map_arg(node.kwargs, own.__getitem__))
 
-    fakes = [v for v in values if isinstance(v, torch._subclasses.FakeTensor)]
-    mode = fakes[0].fake_mode if fakes else nullcontext()
-    with torch.no_grad(), mode:
-        whole = make_fx(body, tracing_mode="real")(*values)
-    for inner in whole.graph.nodes:
-        inner.meta = {**node.meta, "val": inner.meta.get("val")}
-    return whole
+    return traced(node, body, values)
 
 
 class KernelArguments:

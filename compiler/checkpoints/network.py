@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,18 +82,18 @@ def empty_network(config: Any, auto_class: Any, dtype: torch.dtype) -> Any:
 
 
 # its weights ----------------------------------------------------------------------------------------------------------
-class Checkpoint:
+class Checkpoint(ABC):
     """Where a network's weights come from."""
 
     title: str
 
+    @abstractmethod
     def packed(self, layer: str, shape: tuple[int, int]) -> PackedWeight | None:
         """The integers of a linear layer or an embedding; None: it has floats."""
-        raise NotImplementedError
 
+    @abstractmethod
     def floats(self, name: str) -> Tensor | None:
         """A tensor of the state dict; None: there is none."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ class SourceModel(nn.Module):
 
 
 class _WrittenLayer(CallLayer):
-    """Keys and values of a source on their way into the cache."""
+    """A cache layer that stores the keys and values of a source, and gives attention the same ones to read."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         super().update(key_states, value_states)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...ir.dtypes import DTYPES
@@ -43,11 +43,17 @@ class ScatterView:
     steps: str
     body: tuple[str, ...]
     pdl: bool
-    blocks: str = ""
-    ahead: int = 1
-    own: tuple[str, ...] = ()
-    later: tuple[str, ...] = ()
-    same: str = ""
+
+
+@dataclass(frozen=True)
+class LastScatterView(ScatterView):
+    """own, later: the indices of a step, and of `ahead` later ones. same: where they lead to the same place."""
+
+    blocks: str
+    ahead: int
+    own: tuple[str, ...]
+    later: tuple[str, ...]
+    same: str
 
 
 def scan_launch(node: Scan, name: str, plan: ScanPlan) -> Launch:
@@ -110,7 +116,8 @@ def scatter_launches(node: Scatter, name: str, plan: ScatterPlan) -> tuple[Launc
     )
     if plan.form == "ordered":
         return (*fill, finish("scatter.py.j2", view, scope, name, grid(blocks(i.extent, block)), node, plan))
-    view = replace(view, blocks=plain.index(blocks(i.extent, block)), **_later(node, scope, plan, late, step))
+    texts = vars(view) | _later(node, scope, plan, late, step)
+    view = LastScatterView(**texts, blocks=plain.index(blocks(i.extent, block)))
     programs = grid(blocks(i.extent, block) * step.extent)
     return (*fill, finish("scatter_last.py.j2", view, scope, name, programs, node, plan))
 

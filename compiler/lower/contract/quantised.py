@@ -8,11 +8,10 @@ import torch
 
 from ...graph.patterns import is_op
 from ...ir.buffers import Buffer, Operand
-from ...ir.expr import Acc, Expr, cast
-from ...ir.index import ONE, ZERO, Index, of, product
+from ...ir.expr import Expr, cast
+from ...ir.index import ONE, ZERO, Index
 from ...ir.layouts import line_values
-from ...ir.nodes import Store
-from ...ir.structured import Gemm, Quantised
+from ...ir.structured import Quantised
 from ...model.operators import quantised  # defines the operators
 from ..core.builder import call
 from ..core.constants import LinePanels, Panels
@@ -20,9 +19,9 @@ from ..core.context import ConstantRef, Context
 from ..core.registry import row
 from ..core.tensor import Strided, Tensor
 from .float8 import NAN, numbers_of
-from .matmul import dense_rows
 from .quantised_gpu import FLOATS, grouped_product, rows_product
 from .quantised_loops import dequantised, float_product, grouped_integer_sums, int_product
+from .quantised_product import quantised_product
 
 #: types of zeros that kernels read; others are computed in loops
 ZEROS = (torch.int8, torch.uint8, torch.float32, torch.float16, torch.bfloat16)
@@ -156,19 +155,8 @@ def _grouped(
 
 
 def _product(ctx: Context, a: Tensor, weight: Buffer, how: Quantised, n: Index, dtype: str) -> Tensor:
-    """a [..., k] times a weight of n rows."""
-    builder, k = ctx.builder, a.shape[-1]
-    rows = dense_rows(ctx, a, (product(a.shape[:-1]), k))
-    out = builder.temp((rows.shape[0], n), dtype)
-    assert rows.strided is not None
-    assert out.strided is not None
-    dims = (builder.var(rows.shape[0], "m"), builder.var(n, "n"))
-    acc = Acc(builder.fresh("acc"), dtype)
-    store = Store(out.strided.buffer, out.place([of(d) for d in dims]), acc)
-    left = Operand(rows.strided.buffer, rows.strided.offset, rows.strided.strides)
-    right = Operand(weight, ZERO, ())
-    builder.add(Gemm(dims, (store,), builder.origin, k, left, right, True, acc, quantised=how))
-    return builder.reshape(out, (*a.shape[:-1], n))
+    """a [..., k] times a weight of n rows in panels."""
+    return quantised_product(ctx, a, Operand(weight, ZERO, ()), True, how, n, dtype)
 
 
 def _column_sums(ctx: Context, bits: int, group: int, k: Index) -> Tensor:

@@ -54,7 +54,7 @@ def int_conv(
     return _product_of_patches(ctx, x, weight, x_zero, *geometry)
 
 
-#: taps that are written out in the loop over channels
+#: taps that are unrolled in the loop over channels
 MOST_TAPS = 64
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import torch
 
 from ...ir.buffers import Buffer, Operand
-from ...ir.expr import Acc
-from ...ir.index import ONE, ZERO, Index, as_index, of, product
+from ...ir.index import ONE, ZERO, as_index
 from ...ir.layouts import row_words
-from ...ir.nodes import Store
-from ...ir.structured import Gemm, Quantised
+from ...ir.structured import Quantised
 from ..core.constants import Layout, Planes, Transposed
 from ..core.context import ConstantRef, Context
 from ..core.tensor import Tensor
-from .matmul import dense_rows
+from .quantised_product import quantised_product
 
 #: words of a plane's runs that kernels take, the widest first: a group is whole runs
 RUNS = (64, 32, 16)
@@ -25,7 +23,7 @@ def rows_product(ctx: Context, a: Tensor, weight: ConstantRef, turned: bool, how
     """a [..., k] times a weight of bytes, [n, k], or [k, n] unless `turned`; the caller scales."""
     n, k = weight.tensor.shape if turned else reversed(weight.tensor.shape)
     b = Operand(_constant(ctx, weight, None if turned else Transposed()), ZERO, (ONE, as_index(k)))
-    return _product(ctx, a, b, how, as_index(n), "i32" if a.dtype == "i8" else "f32")
+    return quantised_product(ctx, a, b, False, how, as_index(n), "i32" if a.dtype == "i8" else "f32")
 
 
 def grouped_product(
@@ -46,22 +44,8 @@ def grouped_product(
     low = None if zeros is None else _constant(ctx, zeros, Transposed())
     float8 = bits == 8 and weight.tensor.dtype != torch.int8
     how = Quantised(bits, group, _constant(ctx, scales, Transposed()), low, run=run, float8=float8)
-    return _product(ctx, a, b, how, as_index(n), "f32")
+    return quantised_product(ctx, a, b, False, how, as_index(n), "f32")
 
 
 def _constant(ctx: Context, ref: ConstantRef, layout: Layout | None = None) -> Buffer:
     return ctx.builder.constant(ref.target, ref.tensor, layout)
-
-
-def _product(ctx: Context, a: Tensor, b: Operand, how: Quantised, n: Index, dtype: str) -> Tensor:
-    builder, k = ctx.builder, a.shape[-1]
-    rows = dense_rows(ctx, a, (product(a.shape[:-1]), k))
-    out = builder.temp((rows.shape[0], n), dtype)
-    assert rows.strided is not None
-    assert out.strided is not None
-    dims = (builder.var(rows.shape[0], "m"), builder.var(n, "n"))
-    acc = Acc(builder.fresh("acc"), dtype)
-    store = Store(out.strided.buffer, out.place([of(d) for d in dims]), acc)
-    left = Operand(rows.strided.buffer, rows.strided.offset, rows.strided.strides)
-    builder.add(Gemm(dims, (store,), builder.origin, k, left, b, False, acc, quantised=how))
-    return builder.reshape(out, (*a.shape[:-1], n))

@@ -1,6 +1,7 @@
 // bind.cpp: a call's tensors against the signature, with messages that name the input and what it has to be.
 
 #include "call.h"
+#include "extent.h"
 
 namespace mycc::runtime {
 
@@ -48,25 +49,6 @@ bool mentions(const char *formula, const char *name) {
   for (const char *at = strstr(formula, name); at; at = strstr(at + 1, name))
     if ((at == formula || !name_character(at[-1])) && !name_character(at[length])) return true;
   return false;
-}
-
-struct Extent {
-  uintptr_t begin, end;
-};
-
-// The memory from a tensor's first byte to the one behind its last.
-Extent extent_of(const mycc_tensor &tensor) {
-  const int64_t element = int64_t(dtype_bytes(tensor.dtype));
-  const uintptr_t at = reinterpret_cast<uintptr_t>(tensor.data);
-  int64_t low = 0, high = element;
-  for (int32_t d = 0; d < tensor.ndim; ++d) {
-    if (tensor.shape[d] == 0) return {at, at};
-    int64_t reach, &end = tensor.strides[d] < 0 ? low : high;
-    if (__builtin_mul_overflow(tensor.shape[d] - 1, tensor.strides[d], &reach) ||
-        __builtin_mul_overflow(reach, element, &reach) || __builtin_add_overflow(end, reach, &end))
-      return {0, UINTPTR_MAX};  // no memory is that large: whatever the caller means, it lies over the others
-  }
-  return {at + uintptr_t(low), at + uintptr_t(high)};
 }
 
 int check_count(const Entry &entry, int32_t given, const mycc_port *ports, int32_t count, const char *what) {
@@ -192,16 +174,6 @@ int Call::check_dims(const Entry &entry, const mycc_tensor *inputs) {
   return MYCC_OK;
 }
 
-// Whether many elements are one in memory, as torch.expand makes it.
-static bool is_expanded(const mycc_tensor &tensor) {
-  bool found = false;
-  for (int32_t d = 0; d < tensor.ndim; ++d) {
-    if (tensor.shape[d] == 0) return false;
-    found |= tensor.shape[d] > 1 && tensor.strides[d] == 0;
-  }
-  return found;
-}
-
 // An input that the run writes to must not lie over another one, nor its elements over each other.
 int Call::check_written(const Entry &entry, const mycc_tensor *inputs) {
   const EntryInfo &info = *entry.info;
@@ -213,7 +185,7 @@ int Call::check_written(const Entry &entry, const mycc_tensor *inputs) {
                   info.inputs[written].name);
     for (int32_t i = 0; i < info.n_inputs; ++i) {
       const Extent other = extent_of(inputs[i]);
-      if (i != written && own.begin < other.end && other.begin < own.end)
+      if (i != written && overlap(own, other))
         return fail(MYCC_ERROR_INPUT, "%s: the model writes to it, so it must not share memory with %s",
                     info.inputs[written].name, info.inputs[i].name);
     }

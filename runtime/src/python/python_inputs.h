@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "../call/extent.h"
 #include "dlpack_types.h"
 #include "python_errors.h"
 
@@ -197,26 +197,6 @@ inline mycc_tensor Inputs::as_given(size_t index) const {
   return data()[index];
 }
 
-// The memory from a tensor's first byte to the one behind its last.
-inline std::pair<const char *, const char *> extent_of(const mycc_tensor &tensor) {
-  const char *begin = static_cast<const char *>(tensor.data), *end = begin + tensor.dtype.bits / 8;
-  for (int32_t d = 0; d < tensor.ndim; ++d) {
-    if (tensor.shape[d] == 0) return {begin, begin};
-    const int64_t reach = (tensor.shape[d] - 1) * tensor.strides[d] * (tensor.dtype.bits / 8);
-    (reach < 0 ? begin : end) += reach;
-  }
-  return {begin, end};
-}
-
-inline bool is_expanded(const mycc_tensor &tensor) {
-  bool found = false;
-  for (int32_t d = 0; d < tensor.ndim; ++d) {
-    if (tensor.shape[d] == 0) return false;
-    found |= tensor.shape[d] > 1 && tensor.strides[d] == 0;
-  }
-  return found;
-}
-
 inline void Inputs::write_back(size_t index) const {
   for (const Copied &one : copied_)
     if (one.index == index) one.given.attr("detach")().attr("copy_")(one.dense);
@@ -283,12 +263,10 @@ inline void Inputs::check_writable(PyObject *value, size_t index) const {
   const char *why = nullptr;
   if (!copied_.empty()) {  // the runtime sees the copies: what it asks of the memory is asked here
     const mycc_tensor own = as_given(index);
-    const auto [begin, end] = extent_of(own);
-    if (is_expanded(own))
+    if (runtime::is_expanded(own))
       raise_input(index, ": the model writes to it, so its elements must not share memory: pass a copy");
     for (size_t i = 0; i < count_; ++i) {
-      const auto [other_begin, other_end] = extent_of(as_given(i));
-      if (i != index && begin < other_end && other_begin < end)
+      if (i != index && runtime::overlap(runtime::extent_of(own), runtime::extent_of(as_given(i))))
         raise_input(index, ": the model writes to it, so it must not share memory with input " + std::to_string(i));
     }
   }

@@ -1,4 +1,4 @@
-"""Blocks of rows that are transposed on their way from memory and to it."""
+"""Blocks of rows that kernels transpose when they load and when they store them."""
 
 from __future__ import annotations
 
