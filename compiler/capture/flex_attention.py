@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.fx.experimental.proxy_tensor import make_fx
+
+from .traced import traced
 
 __all__ = ["FLEX_ATTENTION", "VMAP", "operands_of", "plain_attention", "unread_nodes"]
 
@@ -93,13 +93,7 @@ def plain_attention(node: fx.Node, bodies: Mapping[fx.Node, fx.GraphModule]) -> 
         mask_mod = None if _is_true(mask) else _elementwise_or_mapped(mask, mask_operands)
         return _attention(query, key, value, score_mod, mask_mod, scale, statistics)
 
-    fakes = [v for v in values if isinstance(v, torch._subclasses.FakeTensor)]
-    mode = fakes[0].fake_mode if fakes else nullcontext()
-    with torch.no_grad(), mode:
-        whole = make_fx(body, tracing_mode="real")(*values)
-    for inner in whole.graph.nodes:
-        inner.meta = {**node.meta, "val": inner.meta.get("val")}
-    return whole
+    return traced(node, body, values)
 
 
 def _attention(
