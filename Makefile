@@ -55,6 +55,7 @@ conformance: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.conformance.run --family cuda --dtype float32
 	$(BIN)/python -m tests.conformance.run --kind edges
 	$(BIN)/python -m tests.conformance.run --kind modules --dtype float32,float64
+	$(BIN)/python -m tests.conformance.run --kind gradients --dtype float32
 	$(BIN)/python -m tests.conformance.page
 
 nightly: $(VENV)/.installed-all

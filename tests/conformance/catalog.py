@@ -147,8 +147,9 @@ class Together(torch.nn.Module):
 
     def __init__(self, calls: Sequence[Call]) -> None:
         super().__init__()
-        self.calls = torch.nn.ModuleList(calls)
+        self.calls = torch.nn.ModuleList(call.module for call in calls)
         self.inputs = tuple(x for call in calls for x in call.inputs)
+        self._counts = [len(call.inputs) for call in calls]
 
     @property
     def module(self) -> torch.nn.Module:
@@ -156,8 +157,7 @@ class Together(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         left, results = list(tensors), []
-        for call in self.calls:
-            count = len(call.inputs)
+        for call, count in zip(self.calls, self._counts, strict=True):
             results.append(call(*left[:count]))
             del left[:count]
         return tuple(results)

@@ -19,6 +19,7 @@ from typing import Any
 _HERE = Path(__file__).parent
 EDGES, EDGES_CUDA = _HERE / "results_edges.json", _HERE / "results_edges_cuda.json"
 MODULES, MODULES_CUDA = _HERE / "results_modules.json", _HERE / "results_modules_cuda.json"
+GRADIENTS, GRADIENTS_CUDA = _HERE / "results_gradients.json", _HERE / "results_gradients_cuda.json"
 _REASON = 240  # characters
 Row = dict[str, Any]
 

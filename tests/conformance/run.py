@@ -7,6 +7,7 @@
     python -m tests.conformance.run --family cuda --device --out FILE   GPU kernels, on this machine's GPU
     python -m tests.conformance.run --kind edges --dtype bfloat16       reference inputs, special values, variants
     python -m tests.conformance.run --kind modules                      torch's modules, in both modes
+    python -m tests.conformance.run --kind gradients --dtype float32    gradients, as AOTAutograd traces them
 
 Rows of entries that did not run stay as they are; those of the family cuda say what they are `by`: the interpreter or a
 device. The exit code is 1 when an entry that ran is wrong or crashes.
@@ -42,6 +43,7 @@ DEFAULTS = {
     "samples": {"cpu": RESULTS, "cuda": RESULTS_CUDA},
     "edges": {"cpu": compact.EDGES, "cuda": compact.EDGES_CUDA},
     "modules": {"cpu": compact.MODULES, "cuda": compact.MODULES_CUDA},
+    "gradients": {"cpu": compact.GRADIENTS, "cuda": compact.GRADIENTS_CUDA},
 }
 ROOT = Path(__file__).parents[2]
 BATCH = 30  # entries of a package, or of a process of the interpreter
@@ -181,7 +183,8 @@ def _run(worker: subprocess.Popen[str], batch: dict[str, Any], batches: Batches,
         at = left[0]
     if at:
         left.remove(at)
-        source = {} if batches.kind == "samples" else {"source": "special"}
+        own = {"samples": {}, "gradients": {"source": "gradients"}}
+        source = own.get(batches.kind, {"source": "special"})
         batches.add({**_EMPTY, "entry": at, "dtype": batch["dtype"], "reason": what, **source, **batches.by})
         batches.put_back(batch["dtype"], left)
         return False
@@ -216,7 +219,9 @@ def summary(rows: Sequence[Row]) -> str:
     lines = []
     for dtype in dict.fromkeys(r["dtype"] for r in rows):
         count = Counter(r["status"] for r in rows if r["dtype"] == dtype)
-        found = ", ".join(f"{count[s]} {s}" for s in ("right", "refused", "wrong", "crash", "none") if count[s])
+        found = ", ".join(
+            f"{count[s]} {s}" for s in ("right", "refused", "wrong", "crash", "untraced", "none") if count[s]
+        )
         lines.append(f"{dtype}: {found} of {sum(count.values())}")
     return "\n".join(lines)
 
@@ -288,7 +293,7 @@ def _read(options: argparse.Namespace) -> list[Row]:
     """The rows of a file of the kind, those of an entry's worst source last."""
     if options.kind == "samples":
         return read(options.out)
-    worst = ("none", "right", "refused", "wrong", "crash")
+    worst = ("none", "untraced", "right", "refused", "wrong", "crash")
     return sorted(compact.read(options.out), key=lambda r: worst.index(r["status"]))
 
 

@@ -226,5 +226,12 @@ def _module_calls(entry: Entry, dtype: torch.dtype, count: int, mode: str) -> It
 
 
 def entries_of(kind: str) -> dict[str, Entry]:
-    """All entries of a kind of results: "modules", or what op_db has."""
+    """All entries of a kind of results: "modules", "gradients", or what op_db has."""
+    if kind == "gradients":
+        return {name: entry for name, entry in entries().items() if has_gradients(entry)}
     return modules() if kind == "modules" else entries()
+
+
+def has_gradients(entry: Entry) -> bool:
+    """Whether torch says that the entry has derivatives in float32."""
+    return bool(entry.op.supports_autograd) and torch.float32 in entry.op.supported_backward_dtypes("cpu")

@@ -13,6 +13,8 @@ from .catalog import Call, Entry, RandomEntry, Together, disagreement
 from .compile import reason
 
 SAMPLES = "samples"  # the source that rows do not name
+#: what a program may become, the worst first; untraced: torch's own AOTAutograd does not trace its gradients
+STATUSES = ("crash", "wrong", "refused", "right", "untraced")
 
 
 class Tally:
@@ -24,7 +26,7 @@ class Tally:
         self._reasons: dict[tuple[str, str], str] = {}
 
     def add(self, source: str, status: str, reason: str = "") -> None:
-        self._counts.setdefault(source, {"right": 0, "refused": 0, "wrong": 0, "crash": 0})[status] += 1
+        self._counts.setdefault(source, dict.fromkeys(STATUSES, 0))[status] += 1
         self._reasons.setdefault((source, status), reason)
 
     def rows(self, sources: Sequence[str]) -> list[dict[str, Any]]:
@@ -34,7 +36,7 @@ class Tally:
     def _row(self, source: str) -> dict[str, Any]:
         """The worst that happened is the entry's status; no program at all is none."""
         counts = self._counts.get(source, {})
-        status = next((s for s in ("crash", "wrong", "refused", "right") if counts.get(s)), "none")
+        status = next((s for s in STATUSES if counts.get(s)), "none")
         row = {
             "entry": self.entry.name,
             "dtype": self.dtype,

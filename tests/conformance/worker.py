@@ -30,6 +30,8 @@ from . import device
 from .catalog import DROPPING, DTYPES, calls, eager
 from .compile import Crash, Prepared, build_all, prepare, run
 from .edges import compare_exactly, groups_of_edges
+from .gradients import SOURCE as GRADIENTS
+from .gradients import groups_of_gradients
 from .sources import entries_of
 from .tally import SAMPLES, Group, Tally
 
@@ -39,6 +41,7 @@ SOURCES = {
     "samples": (SAMPLES,),
     "edges": ("reference", "special", "variants"),
     "modules": ("eval", "train", "special"),
+    "gradients": (GRADIENTS,),
 }
 MEMORY = 10 << 30  # bytes that a process may take: sizes read from special values are large
 
@@ -55,8 +58,7 @@ def work(batch: dict[str, Any], say: Say) -> None:
     groups: list[Group] = []
     for tally in tallies:
         say({"at": tally.entry.name})
-        edges = kind != "samples"
-        groups += groups_of_edges(tally, kind, batch) if edges else _groups(tally, batch["samples"])
+        groups += _groups_of(tally, kind, batch)
     spent = {"prepare": 0.0, "build": 0.0}
     for round_ in range(2):  # what does not work together is tried one by one
         groups = _through(groups, batch, round_, say, spent)
@@ -64,6 +66,13 @@ def work(batch: dict[str, Any], say: Say) -> None:
         for row in tally.rows(SOURCES[kind]):
             say(row)
     say({"done": True, **{name: round(seconds, 1) for name, seconds in spent.items()}})
+
+
+def _groups_of(tally: Tally, kind: str, batch: dict[str, Any]) -> list[Group]:
+    """The programs of an entry that torch itself takes."""
+    if kind == "samples":
+        return _groups(tally, batch["samples"])
+    return groups_of_gradients(tally) if kind == "gradients" else groups_of_edges(tally, kind, batch)
 
 
 def _groups(tally: Tally, samples: int) -> list[Group]:
@@ -119,7 +128,7 @@ def _judged(group: Group, p: Prepared, package: Any, batch: dict[str, Any]) -> l
             raise package
         # on a GPU torch draws other numbers than the CPU's eager
         random = batch.get("family", "cpu") == "cuda" and draws_random_numbers(p.captured)
-        if batch.get("kind", "samples") == "samples":
+        if batch.get("kind", "samples") in ("samples", "gradients"):
             group.compare(run(p, package), random)
         else:
             compare_exactly(group, p, package, random, "cuda" if batch.get("device") else "cpu")
