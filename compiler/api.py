@@ -7,15 +7,17 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+from ..arguments import CompileArguments, StepArguments, TrainingArguments, arguments_of
 from ..runtime.errors import CompileError
 from ..runtime.installation import how_to_install
 from .faults import reporting_faults
 from .observe import DumpObserver, Observer, warn
-from .options import CompileOptions, Mode
+from .options import CompileOptions
 from .package.replace import check_replaceable
 from .request import CompileRequest, Task
+from .signatures import takes
 
 if TYPE_CHECKING:
     from .capture.export import CaptureRequest
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 
+@takes(CompileArguments)
 def compile(
     model: Any,
     args: Sequence[Any] | Any = (),
@@ -43,26 +46,10 @@ def compile(
     *,
     out: str | os.PathLike[str],
     dynamic_shapes: Any = None,
-    target: str | Sequence[str] = "cpu",
-    dtype: Any = None,
-    mode: Mode = "default",
-    tune: bool = False,
-    lock: str | os.PathLike[str] | None = None,
-    verify: bool = True,
-    strict: bool = False,
-    threads: int | None = None,
-    options: Mapping[str, object] | Sequence[str] | None = None,
-    name: str | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
-    jobs: int | None = None,
-    dump: str | os.PathLike[str] | None = None,
-    progress: bool | Observer | None = None,
     dynamic: Sequence[str] = (),
-    specialize: str | Sequence[str] | Mapping[str, Any] = (),
-    quantize: str | None = None,
-    quantize_skip: str | Sequence[str] = (),
-    calibrate: Any = None,
-    max_error: float | None = None,
+    name: str | None = None,
+    progress: bool | Observer | None = None,
+    **options: Unpack[CompileArguments],
 ) -> Path:
     """Compiles a model to a package that runs without torch.
 
@@ -72,28 +59,10 @@ def compile(
         args, kwargs: example inputs. Tensors are the package's inputs; all else (numbers, None, text) becomes constant.
         out: the file to write. It appears whole or not at all.
         dynamic_shapes: which sizes change from call to call, in torch.export's own form.
-        target: "cpu" (this machine's ISA level), "cpu:x86-64-v3", ...; several with commas between.
-        dtype: the dtype to compute in; None: the model's own.
-        mode: torch.compile's word: "default", "reduce-overhead" or "max-autotune".
-        tune: measure kernel variants on this machine, and keep the choices in a file beside the package: out + ".lock".
-        lock: repeat the choices of such a file, without measuring.
-        verify: compare the package with the model in float64 before it is written.
-        strict: make an error of every warning.
-        threads: threads of a call of the package; None: one per core where it runs.
-        options: {"schedule.fuse": False} or ["schedule.fuse=false"], over compiler/options.py.
-        name: the package's name, under which Python can import it; None: from `out`.
-        cache_dir: where compiled objects are kept; None: the user's cache directory.
-        jobs: C++ compilers that run at once; None: one per core.
-        dump: directory for a text file per stage.
-        progress: True to show the stages on standard error, or an Observer of one's own.
         dynamic: sizes that change in the command line's form: ["x:0=batch(1..64)"].
-        specialize: dynamic sizes for which the package holds variants of its own, "batch=1,8 seq=128" or
-            {"batch": (1, 8)}: a call of such sizes runs code that was compiled for them.
-        quantize: store weights in few bits: "int8", "int8-dynamic", "int4", "int4:group=64", "fp8"; see
-            docs/quantization.md.
-        quantize_skip: patterns of layers' names that stay as they are, such as "lm_head" or "layers.0.*".
-        calibrate: inputs for static quantisation, with "int8": an .npz, "module:function", a function or a list.
-        max_error: the largest error, relative to the model's results, that quantisation may add.
+        name: the package's name, under which Python can import it; None: from `out`.
+        progress: True to show the stages on standard error, or an Observer of one's own.
+        **options: CompileArguments of arguments.py.
 
     Returns:
         The package's path.
@@ -103,17 +72,14 @@ def compile(
     """
     require_torch()
     with reporting_faults("request"):
-        checked = CompileOptions.of(
-            target=target, dtype=dtype, mode=mode, tune=tune, lock=lock, verify=verify, strict=strict, threads=threads,
-            options=options, cache_dir=cache_dir, jobs=jobs, dump=dump, specialize=specialize, quantize=quantize,
-            quantize_skip=quantize_skip, calibrate=calibrate, max_error=max_error,
-        )  # fmt: skip
+        checked = CompileOptions.of(**options)
         check_files(checked)
         entries = compile_entries(model, args, kwargs, dynamic_shapes, dynamic)
         request = compile_request(entries, checked, out, name)
     return run_request(request, observers_of(progress))
 
 
+@takes(TrainingArguments)
 def compile_training(
     model: Any,
     args: Sequence[Any] | Any = (),
@@ -123,27 +89,11 @@ def compile_training(
     loss: Any = None,
     optimizer: Any,
     out: str | os.PathLike[str],
-    freeze: Sequence[str] = (),
-    clip_norm: float | None = None,
-    clip_value: float | None = None,
-    check_finite: bool = False,
-    outputs: bool = False,
-    accumulate: bool = False,
-    entries: Sequence[str] | None = None,
     dynamic_shapes: Any = None,
     dynamic: Sequence[str] = (),
-    target: str | Sequence[str] = "cpu",
-    dtype: Any = None,
-    mode: Mode = "default",
-    verify: bool = True,
-    strict: bool = False,
-    threads: int | None = None,
-    options: Mapping[str, object] | Sequence[str] | None = None,
     name: str | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
-    jobs: int | None = None,
-    dump: str | os.PathLike[str] | None = None,
     progress: bool | Observer | None = None,
+    **options: Unpack[TrainingArguments],
 ) -> Path:
     """Compiles a training step, forward, backward and the optimizer's update, to a package that runs without torch.
 
@@ -158,17 +108,10 @@ def compile_training(
         loss: loss(output, *targets) -> one real number; None: the model returns it, alone or as `loss`.
         optimizer: a torch.optim object over the model's parameters. Its formula and flags (momentum or none, nesterov,
             amsgrad) are compiled in; its numbers (lr, weight_decay) are what a step takes when it is given no others.
-        freeze: patterns of parameters' names ("encoder.*") that do not change; nor do those without requires_grad and
-            those that the optimizer lacks.
-        clip_norm, clip_value: gradients are clipped to this norm over all, or each element to this value; a step may
-            be given another.
-        check_finite: a step whose loss or gradients are not finite changes nothing.
-        outputs: a step returns what the model returns, too.
-        accumulate: entry points `accumulate` and `update` as well, for steps of several batches.
-        entries: the entry points to make; None: step, evaluate, gradients, apply.
         dynamic_shapes, dynamic: which sizes change, as for mycc.compile; targets go by their names.
-        dtype: "bf16": products in bfloat16 over float32 parameters, as under torch.autocast; None: the model's own.
-        target, mode, verify, strict, threads, options, name, cache_dir, jobs, dump, progress: as for mycc.compile.
+        name, progress: as for mycc.compile. dtype="bf16" computes products in bfloat16 over float32 parameters, as
+            under torch.autocast.
+        **options: TrainingArguments of arguments.py.
 
     Returns:
         The package's path; mycc.load() gives a Training for it.
@@ -181,15 +124,12 @@ def compile_training(
     from .training.request import training_request
 
     with reporting_faults("request"):
-        checked = CompileOptions.of(
-            target=target, dtype=dtype, mode=mode, verify=verify, strict=strict, threads=threads, options=options,
-            cache_dir=cache_dir, jobs=jobs, dump=dump,
-        )  # fmt: skip
+        given: dict[str, Any] = dict(options)
+        step = {name: given.pop(name) for name in arguments_of(StepArguments) if name in given}
+        checked = CompileOptions.of(**given)
         training = training_request(
             model, _args(args), dict(kwargs or {}), targets=_args(targets), loss=loss, optimizer=optimizer,
-            freeze=freeze, clip_norm=clip_norm, clip_value=clip_value, check_finite=check_finite, outputs=outputs,
-            accumulate=accumulate, entries=entries, dynamic_shapes=dynamic_shapes, dynamic=tuple(dynamic),
-            dtype=checked.dtype,
+            dynamic_shapes=dynamic_shapes, dynamic=tuple(dynamic), dtype=checked.dtype, **step,
         )  # fmt: skip
         request = compile_request((), checked, out, name, training=training)
     return run_request(request, observers_of(progress))

@@ -14,7 +14,7 @@ from time import perf_counter
 from ..runtime.errors import CompileError
 from .faults import reporting_faults
 
-__all__ = ["DumpObserver", "Observer", "StageTime", "TimingObserver", "running_stage", "warn"]
+__all__ = ["DumpObserver", "Observer", "StageTime", "TimingObserver", "running_stage", "warn", "warn_all"]
 
 
 class Observer:
@@ -39,6 +39,14 @@ def warn(observers: Sequence[Observer], text: str) -> None:
         observer.warning(text)
     if not observers:
         warnings.warn(text, stacklevel=_levels_to_the_user())
+
+
+def warn_all(observers: Sequence[Observer], texts: Sequence[str], strict: bool) -> None:
+    """Tells warnings; strict: raises CompileError with all of them where there is one."""
+    if texts and strict:
+        raise CompileError(texts[0], details=texts[1:], hint="Without strict this is a warning.")
+    for text in texts:
+        warn(observers, text)
 
 
 def _levels_to_the_user() -> int:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import difflib
 import hashlib
 import math
-import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Unpack, get_args, get_origin, get_type_hints
 
+from ..arguments import CompileArguments, Mode, arguments_of
 from ..runtime.errors import CompileError
 from .machine.gpu import Device, chip_of, device_for
 from .machine.targets import Family, Target, host_target, known_names
@@ -35,8 +35,6 @@ __all__ = [
     "parse_sizes",
     "parse_targets",
 ]
-
-Mode = Literal["default", "reduce-overhead", "max-autotune"]
 
 #: what a model can be converted to before it is compiled
 DTYPE_CHOICES = ("f32", "f16", "bf16")
@@ -223,7 +221,7 @@ class CompileOptions:
         """The options that differ from their defaults by name ("codegen.tf32"), as JSON values; no paths."""
         plain = CompileOptions(targets=self.targets)
         found: dict[str, Any] = {}
-        for name in ("dtype", "mode", "threads", "tune", "verify", "specialize", "strict"):
+        for name in (n for n, (_, argument) in arguments_of(CompileArguments).items() if argument.recorded):
             if getattr(self, name) != getattr(plain, name):
                 found[name] = getattr(self, name)
         for group in ("graph", "schedule", "codegen", "build", "numerics"):
@@ -248,33 +246,23 @@ class CompileOptions:
         return found
 
     @classmethod
-    def of(
-        cls,
-        *,
-        target: str | Sequence[str] = "cpu",
-        dtype: object = None,
-        options: Mapping[str, object] | Sequence[str] | None = None,
-        cache_dir: str | os.PathLike[str] | None = None,
-        dump: str | os.PathLike[str] | None = None,
-        lock: str | os.PathLike[str] | None = None,
-        specialize: str | Sequence[str] | Mapping[str, Any] = (),
-        quantize: object = None,
-        quantize_skip: str | Sequence[str] = (),
-        calibrate: Any = None,
-        max_error: float | None = None,
-        **others: Any,
-    ) -> CompileOptions:
-        """Options from a user's values: see mycc.compile. Raises CompileError for one that is wrong or unknown."""
+    def of(cls, **given: Unpack[CompileArguments]) -> CompileOptions:
+        """Options from a user's values, by the names of arguments.py. Raises CompileError for one that is wrong or
+        unknown."""
+        values: dict[str, Any] = {
+            name: argument.default for name, (_, argument) in arguments_of(CompileArguments).items()
+        }
+        values |= given
+        quantize = [values.pop(name) for name in ("quantize", "quantize_skip", "calibrate", "max_error")]
+        for name in ("cache_dir", "dump", "lock"):
+            values[name] = None if values[name] is None else Path(values[name]).expanduser()
         return cls(
-            targets=parse_targets(target),
-            dtype=_dtype_name(dtype),
-            cache_dir=Path(cache_dir).expanduser() if cache_dir is not None else None,
-            dump=Path(dump).expanduser() if dump is not None else None,
-            lock=Path(lock).expanduser() if lock is not None else None,
-            specialize=parse_sizes(specialize),
-            quantize=parse_quantization(quantize, quantize_skip, calibrate, max_error),
-            **parse_settings(options or ()),
-            **others,
+            targets=parse_targets(values.pop("target")),
+            dtype=_dtype_name(values.pop("dtype")),
+            specialize=parse_sizes(values.pop("specialize")),
+            quantize=parse_quantization(quantize[0], quantize[1], quantize[2], quantize[3]),
+            **parse_settings(values.pop("options") or ()),
+            **values,
         )
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from ..runtime.errors import CompileError
 from .build.compile import BuildOptions, BuildResult, build
 from .build.device_build import PROGRAM, build_devices
 from .capture.export import capture_request
@@ -31,7 +30,7 @@ from .lower.core.eager_roundings import with_eager_roundings
 from .machine.targets import Family, Target
 from .model.graph import ModelGraph
 from .model.operators.kept import kept_for
-from .observe import Observer, running_stage, warn
+from .observe import Observer, running_stage, warn_all
 from .options import CompileOptions
 from .package.assemble import Assembled, assemble, package_contract
 from .package.writer import PackageSummary
@@ -77,7 +76,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
     notes = list(dict.fromkeys(note for graph in captured for note in graph.notes))
     notes += [] if request.training is not None else training_notes(captured)
     notes += () if lock is None else lock.warnings
-    _told(notes, options, observers)
+    warn_all(observers, notes, options.strict)
     result = run_captured(captured, request, observers, lock)
     return replace(result, warnings=(*result.warnings, *notes))
 
@@ -99,23 +98,15 @@ def run_captured(
         graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip) for graph in captured]
         stage.summary = summarise(graphs)
     widened = list(dict.fromkeys(text for graph in graphs for text in widened_weights(graph)))
-    _told(widened, options, observers)
+    warn_all(observers, widened, options.strict)
     measure_gpu = partial(_measure_gpu, graphs, options)
     tuned = choose(request, captured, lock, partial(_draft, captured, graphs), measure_gpu, observers)
     code = _code(captured, graphs, options, tuned.choices, observers)
     tuned, problems = tuned.fitting(code.schedules, options)
-    _told(problems, options, observers)
+    warn_all(observers, problems, options.strict)
     result = _package(request, observers, captured, graphs, code, tuned, reports)
     tuned.save(request.out)
     return replace(result, quantization=tuple(reports), warnings=(*result.warnings, *widened, *problems))
-
-
-def _told(problems: Sequence[str], options: CompileOptions, observers: Sequence[Observer]) -> None:
-    """Tells warnings, or raises CompileError where they are to be errors."""
-    if problems and options.strict:
-        raise CompileError(problems[0], details=problems[1:], hint="Without strict this is a warning.")
-    for text in problems:
-        warn(observers, text)
 
 
 def _quantized(

@@ -12,7 +12,7 @@ import pytest
 from .test_rooms import COMPILER, PREFIX, modules
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("compiler", "kernels", "templates", "runtime", "cli.py")
+PLACES = ("compiler", "kernels", "templates", "runtime", "commands", "arguments.py", "cli.py")
 
 #: a name that is not to come back, as a regular expression of a whole word -> the field's
 STANDARD = {

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
+from ...arguments import QuantizedArguments
 from ...runtime.errors import CompileError
-from ..api import check_out, compile_entries, compile_request, observers_of, require_torch, run_request
+from ..api import check_out, observers_of, require_torch, run_request
 from ..faults import reporting_faults
-from ..ir.dtypes import to_torch
-from ..observe import Observer, running_stage, warn
+from ..observe import Observer, running_stage
 from ..options import CompileOptions
 from ..request import Task
-from .common import positive
-from .folder import Folder, read_folder
-from .network import load_network, require_transformers
+from ..signatures import takes
+from .common import load_model, positive, task_request
+from .folder import Folder
+from .network import require_transformers
 from .settings import generation_settings
-
-if TYPE_CHECKING:
-    from torch import nn
 
 __all__ = ["compile_generation", "dynamic_most", "length_of", "task_of"]
 
@@ -31,6 +28,7 @@ CHUNK = 512
 RECURRENT_CHUNK = 64
 
 
+@takes(QuantizedArguments)
 def compile_generation(
     model: Any,
     *,
@@ -41,22 +39,11 @@ def compile_generation(
     chunk: int = CHUNK,
     draft_tokens: int = 0,
     cache_dtype: str | None = None,
-    dtype: Any = None,
-    quantize: str | None = None,
-    quantize_skip: str | Sequence[str] = (),
-    max_error: float | None = None,
-    target: str | Sequence[str] = "cpu",
     tokenizer: str | os.PathLike[str] | None = None,
-    verify: bool = True,
-    strict: bool = False,
-    threads: int | None = None,
-    options: Mapping[str, object] | Sequence[str] | None = None,
     name: str | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
-    jobs: int | None = None,
-    dump: str | os.PathLike[str] | None = None,
     progress: bool | Observer | None = None,
     observers: Sequence[Observer] = (),
+    **options: Unpack[QuantizedArguments],
 ) -> Path:
     """Compiles a causal language model to a package that generates text without torch.
 
@@ -77,12 +64,9 @@ def compile_generation(
             (`generate(..., draft="lookup")`); 0: none.
         cache_dtype: the dtype of keys and values in the cache: "f32", "bf16", "f16", or "int8" with a scale for each
             position and head; None: the model's. What it adds to the error of the logits is measured and said.
-        dtype: the dtype to compute in (a torch dtype, or "f32", "bf16", "f16"); None: that of the weights.
-        quantize, quantize_skip, max_error: as in mycc.compile; "int4" or "int8" stores the weights of linear layers
-            and of the embedding as integers.
         tokenizer: a tokenizer.json, or the folder of one, instead of the model's own.
-        target, verify, strict, threads, options, name, cache_dir, jobs, dump, progress: as in mycc.compile.
-        observers: more of them.
+        name, progress: as in mycc.compile. observers: more of them.
+        **options: QuantizedArguments of arguments.py; "int4" and "int8" are for linear layers and the embedding.
 
     Returns:
         The package's path.
@@ -94,23 +78,13 @@ def compile_generation(
     require_transformers()
     observers = [*observers, *observers_of(progress)]
     with reporting_faults("request"):
-        checked = CompileOptions.of(
-            target=target, dtype=dtype, verify=verify, strict=strict, threads=threads, options=options,
-            cache_dir=cache_dir, jobs=jobs, dump=dump, specialize="batch=1" if max_batch > 1 else (),
-            quantize=quantize, quantize_skip=quantize_skip, max_error=max_error,
-        )  # fmt: skip
+        specialize = "batch=1" if max_batch > 1 else ()
+        checked = CompileOptions.of(specialize=specialize, **options)
         check_out(out)
         whole = "cuda" in checked.families  # there a size that depends on a value has the host wait
-        in_dtype = None if checked.dtype is None else to_torch(checked.dtype)
         from .blocks import block_count
 
-        with running_stage(observers, "load") as stage:
-            folder = read_folder(model, tokenizer is None) if isinstance(model, str | os.PathLike) else None
-            network = model if folder is None else load_network(folder, "AutoModelForCausalLM", in_dtype)
-            taken = getattr(network, "quantised", None)
-            stage.summary = f"{type(network).__name__}, {taken or f'{_parameters(network) / 1e6:.1f} M parameters'}"
-        if folder is None and checked.dtype is not None:
-            raise CompileError("dtype is for folders; give the model in the dtype that it shall compute in")
+        network, folder = load_model(model, "AutoModelForCausalLM", checked, observers, tokenizer is None)
         length = length_of(network, max_length)
         texts, piece = positive("max_batch", max_batch), min(positive("chunk", chunk), length)
         checks = 0 if draft_tokens == 0 else positive("draft_tokens", draft_tokens)
@@ -122,17 +96,9 @@ def compile_generation(
             with running_stage(observers, "cache") as stage:
                 facts["cache"] = _cache_facts(network, cache_dtype, length)
                 stage.summary = f"{cache_dtype}; logits differ by {facts['cache']['error']:.1e}"
-        task, notes = task_of("text-generation", network, folder, tokenizer, facts)
-        for note in notes:
-            if strict:
-                raise CompileError(note, hint="Without strict this is a warning.")
-            warn(observers, note)
-        request = compile_request(compile_entries(entries), replace(checked, dtype=None), out, name, task)
+        task = task_of("text-generation", network, folder, tokenizer, facts)
+        request = task_request(entries, checked, out, name, task, observers)
     return run_request(request, observers)
-
-
-def _parameters(network: nn.Module) -> int:
-    return sum({id(p): p.numel() for p in network.parameters()}.values())
 
 
 def length_of(network: Any, asked: int | None) -> int:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from ...arguments import CommonArguments
 from ...runtime.errors import CompileError
-from ..api import check_out, compile_entries, compile_request, observers_of, require_torch, run_request
+from ..api import check_out, observers_of, require_torch, run_request
 from ..faults import reporting_faults
-from ..ir.dtypes import to_torch
-from ..observe import Observer, running_stage
+from ..observe import Observer
 from ..options import CompileOptions
 from ..request import Task
+from ..signatures import takes
+from .common import load_model, task_request
 from .compile import dynamic_most
 from .folder import read_folder, read_json
-from .network import load_network, require_transformers
+from .network import require_transformers
 
 __all__ = ["Pooling", "compile_embedding", "read_pooling"]
 
@@ -40,24 +42,17 @@ class Pooling:
     length: int | None  # tokens of a text, as the folder says it
 
 
+@takes(CommonArguments)
 def compile_embedding(
     folder: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str],
     max_length: int | None = None,
     max_batch: int = BATCH,
-    dtype: Any = None,
-    target: str | Sequence[str] = "cpu",
-    verify: bool = True,
-    strict: bool = False,
-    threads: int | None = None,
-    options: Mapping[str, object] | Sequence[str] | None = None,
     name: str | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
-    jobs: int | None = None,
-    dump: str | os.PathLike[str] | None = None,
     progress: bool | Observer | None = None,
     observers: Sequence[Observer] = (),
+    **options: Unpack[CommonArguments],
 ) -> Path:
     """Compiles the folder of a text encoder, of sentence-transformers or plain, to a package for `Model.embed`.
 
@@ -69,7 +64,8 @@ def compile_embedding(
         out: the file to write.
         max_length: tokens of a text; longer ones are cut. None: what the folder says, at most 512.
         max_batch: texts that one call takes at most.
-        dtype, target and all others: as in mycc.compile_generation.
+        name, progress: as in mycc.compile. observers: more of them.
+        **options: CommonArguments of arguments.py.
 
     Raises:
         CompileError: the folder is not whole, the architecture is not taken, or an option is wrong.
@@ -78,18 +74,13 @@ def compile_embedding(
     require_transformers()
     observers = [*observers, *observers_of(progress)]
     with reporting_faults("request"):
-        checked = CompileOptions.of(
-            target=target, dtype=dtype, verify=verify, strict=strict, threads=threads, options=options,
-            cache_dir=cache_dir, jobs=jobs, dump=dump,
-        )  # fmt: skip
+        checked = CompileOptions.of(**options)
         check_out(out)
-        with running_stage(observers, "load") as stage:
-            source = read_folder(folder)
-            pooling = read_pooling(source.path)
-            if source.tokenizer is None:
-                raise CompileError(f"'{source.path}' has no tokenizer.json, which an encoder of texts needs")
-            network = load_network(source, "AutoModel", None if checked.dtype is None else to_torch(checked.dtype))
-            stage.summary = type(network).__name__
+        source = read_folder(folder)
+        pooling = read_pooling(source.path)
+        if source.tokenizer is None:
+            raise CompileError(f"'{source.path}' has no tokenizer.json, which an encoder of texts needs")
+        network, _ = load_model(source, "AutoModel", checked, observers)
         length = _length(network, pooling, max_length)
         entry = _entry(network, pooling, length, max_batch)
         pad = network.config.get_text_config().pad_token_id
@@ -97,13 +88,8 @@ def compile_embedding(
             "name": "embedding", "architecture": type(network).__name__, "length": length, "texts": max_batch,
             "pad": pad if pad is not None else 0, "size": network.config.get_text_config().hidden_size,
         }  # fmt: skip
-        request = compile_request(
-            compile_entries(*entry),
-            replace(checked, dtype=None),
-            out,
-            name,
-            Task(facts, {"tokenizer.json": source.tokenizer}),
-        )
+        task = Task(facts, {"tokenizer.json": source.tokenizer})
+        request = task_request({"forward": entry}, checked, out, name, (task, ()), observers)
     return run_request(request, observers)
 
 

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from ...arguments import QuantizedArguments
 from ...runtime.errors import CompileError
-from ..api import check_out, compile_entries, compile_request, observers_of, require_torch, run_request
+from ..api import check_out, observers_of, require_torch, run_request
 from ..faults import reporting_faults
-from ..ir.dtypes import to_torch
-from ..observe import Observer, running_stage, warn
-from .common import CommonOptions, checked_options, positive
+from ..observe import Observer
+from ..options import CompileOptions
+from ..signatures import takes
+from .common import load_model, positive, task_request
 from .compile import CHUNK, dynamic_most, length_of, task_of
-from .folder import read_folder, read_json
+from .folder import read_json
 from .images import ImageEncoder, image_settings, image_size
-from .network import load_network, require_transformers
+from .network import require_transformers
 
 __all__ = ["compile_image_text"]
 
 
+@takes(QuantizedArguments)
 def compile_image_text(
     model: Any,
     *,
@@ -34,7 +36,7 @@ def compile_image_text(
     name: str | None = None,
     progress: bool | Observer | None = None,
     observers: Sequence[Observer] = (),
-    **options: Unpack[CommonOptions],
+    **options: Unpack[QuantizedArguments],
 ) -> Path:
     """Compiles a vision-language model (LLaVA, Qwen2.5-VL) to a package: `generate(prompt, images=[...])`.
 
@@ -46,7 +48,8 @@ def compile_image_text(
         chunk: tokens of a prompt that one call reads at most.
         image_size: of models that take any, the height and width that images are brought to; None: 448 x 448.
         tokenizer: a tokenizer.json, for a model that is not a folder.
-        name, options, progress: as in mycc.compile_generation. observers: more of them.
+        name, progress: as in mycc.compile. observers: more of them.
+        **options: QuantizedArguments of arguments.py.
 
     Raises:
         CompileError: the folder is not whole, the architecture is not taken, or an option is wrong.
@@ -56,26 +59,16 @@ def compile_image_text(
     observers = [*observers, *observers_of(progress)]
     with reporting_faults("request"):
         texts = positive("max_batch", max_batch)
-        checked = checked_options(options, "batch=1" if texts > 1 else ())
+        checked = CompileOptions.of(specialize="batch=1" if texts > 1 else (), **options)
         check_out(out)
-        with running_stage(observers, "load") as stage:
-            folder = read_folder(model) if isinstance(model, str | os.PathLike) else None
-            in_dtype = None if checked.dtype is None else to_torch(checked.dtype)
-            network = model if folder is None else load_network(folder, "AutoModelForImageTextToText", in_dtype)
-            stage.summary = type(network).__name__
-        if folder is None and checked.dtype is not None:
-            raise CompileError("dtype is for folders; give the model in the dtype that it shall compute in")
+        network, folder = load_model(model, "AutoModelForImageTextToText", checked, observers)
         length = length_of(network, max_length)
         piece = min(positive("chunk", chunk), length)
         entries, facts = _entries(network, length, texts, piece, image_size, "cuda" in checked.families)
         about = folder.path / "preprocessor_config.json" if folder is not None else None
         facts["image"] |= image_settings(read_json(about) if about is not None and about.is_file() else {})
-        task, notes = task_of("image-text-to-text", network, folder, tokenizer, facts)
-        for note in notes:
-            if checked.strict:
-                raise CompileError(note, hint="Without strict this is a warning.")
-            warn(observers, note)
-        request = compile_request(compile_entries(entries), replace(checked, dtype=None), out, name, task)
+        task = task_of("image-text-to-text", network, folder, tokenizer, facts)
+        request = task_request(entries, checked, out, name, task, observers)
     return run_request(request, observers)
 
 

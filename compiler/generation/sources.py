@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from ...arguments import QuantizedArguments
 from ...runtime.errors import CompileError
-from ..api import check_out, compile_entries, compile_request, observers_of, require_torch, run_request
+from ..api import check_out, observers_of, require_torch, run_request
 from ..faults import reporting_faults
-from ..ir.dtypes import to_torch
-from ..observe import Observer, running_stage, warn
+from ..observe import Observer
 from ..options import CompileOptions
 from ..request import Task
-from .common import CommonOptions, checked_options, positive
+from ..signatures import takes
+from .common import load_model, positive, task_request
 from .compile import dynamic_most, task_of
-from .folder import Folder, read_folder, read_json
-from .network import load_network, require_transformers
+from .folder import Folder, read_json
+from .network import require_transformers
 
 __all__ = ["compile_speech", "compile_text2text"]
 
@@ -49,6 +50,7 @@ class _Source:
     facts: dict[str, Any]
 
 
+@takes(QuantizedArguments)
 def compile_text2text(
     model: Any,
     *,
@@ -60,7 +62,7 @@ def compile_text2text(
     name: str | None = None,
     progress: bool | Observer | None = None,
     observers: Sequence[Observer] = (),
-    **options: Unpack[CommonOptions],
+    **options: Unpack[QuantizedArguments],
 ) -> Path:
     """Compiles an encoder-decoder of texts (T5, BART, Marian) to a package: `generate` answers a text with a text.
 
@@ -71,7 +73,8 @@ def compile_text2text(
         max_source_length: tokens of a text that is answered; None: as max_length.
         max_batch: texts that are answered at once.
         tokenizer: a tokenizer.json, for a model that is not a folder.
-        name, options, progress: as in mycc.compile_generation. observers: more of them.
+        name, progress: as in mycc.compile. observers: more of them.
+        **options: QuantizedArguments of arguments.py.
 
     Raises:
         CompileError: the folder is not whole, the architecture is not taken, or an option is wrong.
@@ -86,6 +89,7 @@ def compile_text2text(
     return _compile(model, made, out, name, progress, observers, options)
 
 
+@takes(QuantizedArguments)
 def compile_speech(
     model: Any,
     *,
@@ -97,7 +101,7 @@ def compile_speech(
     name: str | None = None,
     progress: bool | Observer | None = None,
     observers: Sequence[Observer] = (),
-    **options: Unpack[CommonOptions],
+    **options: Unpack[QuantizedArguments],
 ) -> Path:
     """Compiles a model of speech (Whisper) to a package: `transcribe` gives the text of samples.
 
@@ -110,7 +114,8 @@ def compile_speech(
         max_batch: windows that are written down at once.
         tokenizer: a tokenizer.json, for a model that is not a folder.
         features: what preprocessor_config.json says, for a model that is not a folder.
-        name, options, progress: as in mycc.compile_generation. observers: more of them.
+        name, progress: as in mycc.compile. observers: more of them.
+        **options: QuantizedArguments of arguments.py.
 
     Raises:
         CompileError: the folder is not whole, the architecture is not taken, or an option is wrong.
@@ -157,33 +162,22 @@ def _compile(
     name: str | None,
     progress: bool | Observer | None,
     observers: Sequence[Observer],
-    options: CommonOptions,
+    options: QuantizedArguments,
 ) -> Path:
     require_torch()
     require_transformers()
     observers = [*observers, *observers_of(progress)]
     with reporting_faults("request"):
         texts = positive("max_batch", made.max_batch)
-        checked = checked_options(options, "batch=1" if texts > 1 else ())
+        checked = CompileOptions.of(specialize="batch=1" if texts > 1 else (), **options)
         check_out(out)
-        in_dtype = None if checked.dtype is None else to_torch(checked.dtype)
-        with running_stage(observers, "load") as stage:
-            folder = read_folder(model) if isinstance(model, str | os.PathLike) else None
-            network = model if folder is None else load_network(folder, made.loader, in_dtype)
-            stage.summary = type(network).__name__
-        if folder is None and checked.dtype is not None:
-            raise CompileError("dtype is for folders; give the model in the dtype that it shall compute in")
+        network, folder = load_model(model, made.loader, checked, observers)
         length = _length(network, made.max_length, "max_length")
         source = made.source(network, folder, length)
         entries, facts = _entries(network, source, length, texts, checked)
         task, notes = task_of(made.task, network, folder, made.tokenizer, facts, _BEGINNING)
-        for note in notes:
-            if checked.strict:
-                raise CompileError(note, hint="Without strict this is a warning.")
-            warn(observers, note)
-        request = compile_request(
-            compile_entries(entries), replace(checked, dtype=None), out, name, _with_decoder(task, network, folder)
-        )
+        task = _with_decoder(task, network, folder)
+        request = task_request(entries, checked, out, name, (task, notes), observers)
     return run_request(request, observers)
 
 

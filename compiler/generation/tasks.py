@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...arguments import CompileArguments, StepArguments, TaskArguments, arguments_of
 from ...runtime.errors import CompileError
+from ..observe import Observer
 from .compile import compile_generation
 from .embedding import compile_embedding
 from .seen import compile_image_text
@@ -22,46 +24,36 @@ _TASKS: dict[str, Callable[..., Path]] = {
     "text-generation": compile_generation,
     "text2text-generation": compile_text2text,
 }
-#: options that not all tasks have -> those that do
-_OWN: dict[str, tuple[str, ...]] = {
-    "cache_tokens": ("text-generation",),
-    "cache_dtype": ("text-generation",),
-    "draft_tokens": ("text-generation",),
-    "image_size": ("image-text-to-text",),
-    "tokenizer": ("image-text-to-text", "text-generation", "text2text-generation", "automatic-speech-recognition"),
-    "max_source_length": ("text2text-generation",),
-}
 
 
 def compile_task(
     task: str,
     folder: str,
-    *,
     out: Path | None,
-    own: Mapping[str, Any],
-    unused: Mapping[str, Any],
-    **options: Any,
+    name: str | None,
+    given: Mapping[str, Any],
+    others: Mapping[str, Any],
+    observers: Sequence[Observer],
 ) -> Path:
     """Compiles a model's folder, or a GGUF file, for a task; the path of the package.
 
-    own: options that some tasks have, None where they were not given. unused: options of the command that tasks have no
-    use for, with what was given for them.
+    given: arguments of arguments.py that are not their defaults, which go to the task's function. others: options of
+    the command that no task has, with what was given for them.
 
     Raises:
         CompileError: there is no such task, an option does not go with it, or what the task itself raises.
     """
     if task not in _TASKS:
         raise CompileError(f"there is no task '{task}'", hint=f"Tasks: {', '.join(sorted(_TASKS))}.")
-    for word, value in unused.items():
-        if value:
-            raise CompileError(f"{word} does not go with --task", hint="What a task's functions take is known.")
-    given = {name: value for name, value in own.items() if value is not None}
-    for name in given:
-        if task not in _OWN.get(name, _TASKS):
-            raise CompileError(f"--{name.replace('_', '-')} does not go with --task {task}")
     taken = inspect.signature(_TASKS[task]).parameters
-    for name in [name for name in options if name not in taken]:
-        if options.pop(name):
-            raise CompileError(f"--{name.replace('_', '-')} does not go with --task {task}")
+    options = {
+        key: argument.option[0]
+        for record in (CompileArguments, StepArguments, TaskArguments)
+        for key, (_, argument) in arguments_of(record).items()
+        if argument.option
+    }
+    wrong = [word for word, value in others.items() if value] + [options[key] for key in given if key not in taken]
+    if wrong:
+        raise CompileError(f"{wrong[0]} does not go with --task {task}")
     path = out or Path(f"{Path(folder).resolve().name.removesuffix('.gguf')}.pkg")
-    return _TASKS[task](folder, out=path, **given, **options)
+    return _TASKS[task](folder, out=path, name=name, observers=observers, **given)

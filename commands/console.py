@@ -1,4 +1,4 @@
-"""What the commands of cli.py share: errors and exit codes, arguments that typer cannot read by itself, printing."""
+"""What the commands share: errors and exit codes, arguments that typer cannot read by itself, help, printing."""
 
 from __future__ import annotations
 
@@ -9,54 +9,34 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from . import __version__
-from .runtime.errors import CompilerFault, Error
-from .runtime.installation import NO_COMPILER, how_to_install
-from .runtime.strict_json import encode, finite
-from .runtime.text import printable
+from .. import __version__
+from ..runtime.errors import CompilerFault, Error
+from ..runtime.installation import NO_COMPILER, how_to_install
+from ..runtime.strict_json import encode, finite
+from ..runtime.text import printable
 
 __all__ = [
     "FIRST_STEPS",
     "BisectCommand",
-    "CacheDir",
-    "Calibrate",
     "CompileCommand",
-    "Device",
-    "Dtype",
-    "Dynamic",
-    "Entry",
     "ErrorGroup",
-    "Examples",
     "ExplainCommand",
-    "Freeze",
-    "Json",
     "JsonFileCommand",
-    "MaxError",
-    "Package",
     "PlainCommand",
-    "Quantize",
-    "QuantizeSkip",
-    "Quiet",
-    "Settings",
-    "Sizes",
-    "Source",
-    "Specialize",
-    "Target",
-    "Targets",
-    "Tf32",
-    "Threads",
-    "Verbose",
     "about",
     "print_json",
     "print_rich",
     "stdout_to_stderr",
     "write_json",
 ]
+
+
+_ROOT = __package__.rpartition(".")[0]
 
 
 class ErrorGroup(TyperGroup):
@@ -89,64 +69,6 @@ class ErrorGroup(TyperGroup):
                 _print_error_as_json(f"internal error: {type(error).__name__}: {error}", [], None, 3)
             _print_internal_error(error)
             raise typer.Exit(3) from None
-
-
-# -- arguments --------------------------------------------------------------------------------------------------------
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Package = Annotated[Path, typer.Argument(metavar="FILE", help="A package (model.pkg).")]
-Threads = Annotated[int | None, typer.Option("--threads", help="Threads of a call. Default: one per core.")]
-Target = Annotated[str | None, typer.Option("--target", help="One of the package's targets. Default: the best here.")]
-Device = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda or cuda:1. Default: a GPU that it has code for, else the CPU.")
-]
-Entry = Annotated[str | None, typer.Option("--entry", help="Which entry point. Default: the first.")]
-Sizes = Annotated[
-    list[str] | None, typer.Option("--size", "--set", metavar="NAME=SIZE", help="A dynamic size: batch=4.")
-]
-CacheDir = Annotated[Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where compiled objects are kept.")]
-Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="model.py, model.py:factory, package.module:factory or program.pt2.")
-]
-Examples = Annotated[
-    list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example: x=f32[1,3,224,224].")
-]
-Freeze = Annotated[
-    list[str] | None, typer.Option("--freeze", metavar="PATTERN", help="With --train: parameters that stay: encoder.*")
-]
-Dynamic = Annotated[
-    list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")
-]
-Specialize = Annotated[
-    list[str] | None,
-    typer.Option("--specialize", metavar="NAME=N,N ...", help="Variants for these dynamic sizes: batch=1,8 seq=128."),
-]
-Targets = Annotated[
-    str, typer.Option("--target", help="cpu, cpu:x86-64-v3, cuda, cuda:sm_90, cuda:ptx, ...; several with commas.")
-]
-Dtype = Annotated[str | None, typer.Option("--dtype", help="The dtype to compute in. Default: the model's own.")]
-Tf32 = Annotated[bool, typer.Option("--tf32", help="On a GPU: products of float32 may round to 10 bits of mantissa.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="GROUP.OPTION=VALUE", help="Any option of compiler/options.py.")
-]
-Quantize = Annotated[
-    str | None,
-    typer.Option("--quantize", metavar="FORMAT", help="Store weights as int8, int8-dynamic, int4 or int4:group=64."),
-]
-QuantizeSkip = Annotated[
-    list[str] | None,
-    typer.Option("--quantize-skip", metavar="PATTERN", help="Layers that stay as they are: lm_head,layers.0.*."),
-]
-Calibrate = Annotated[
-    str | None,
-    typer.Option("--calibrate", metavar="INPUTS", help="inputs.npz or module:function, for static int8."),
-]
-MaxError = Annotated[
-    float | None, typer.Option("--max-error", metavar="E", help="Refuse when quantisation adds more, relative.")
-]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress: only results, warnings and errors.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail; tracebacks of internal errors.")]
 
 
 class PlainCommand(TyperCommand):
@@ -266,7 +188,7 @@ def write_json(value: object, file: str, schema: str = "") -> None:
     if file == "-":
         print_json(value, schema)
         return
-    from .runtime.errors import InputError
+    from ..runtime.errors import InputError
 
     try:
         text = encode(finite(_named(value, schema)), indent=1, default=str)
@@ -308,7 +230,7 @@ def _missing_part(error: Exception) -> Error | None:
     """The error for a module of the compiler's part that is not installed."""
     parts = {"jinja2": "compiler", "sympy": "compiler", "torch": "compiler", "triton": "compiler", "rich": "cli"}
     parts |= {"safetensors": "compiler", "ml_dtypes": "compiler", "onnx": "bench", "psutil": "bench"}
-    if isinstance(error, ModuleNotFoundError) and error.name == f"{__package__}.compiler":
+    if isinstance(error, ModuleNotFoundError) and error.name == f"{_ROOT}.compiler":
         return Error(f"this command needs the compiler: {NO_COMPILER}")
     if not isinstance(error, ModuleNotFoundError) or (name := (error.name or "").partition(".")[0]) not in parts:
         return None

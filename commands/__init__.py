@@ -1,0 +1,1 @@
+"""The subcommands of `mycc`, a file each; cli.py is their list."""

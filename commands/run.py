@@ -1,0 +1,135 @@
+"""`mycc run` and `mycc serve`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .arguments import Device, Entry, Json, Package, Sizes, Target, Threads, Verbose
+from .console import print_json, print_rich
+
+__all__ = ["run_command", "serve_command"]
+
+
+def run_command(
+    file: Package,
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Option("--input", "-i", metavar="FILE", help="One .npz, or .npy files in order. Default: random."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the outputs to this .npz.")
+    ] = None,
+    sizes: Sizes = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random inputs, or of the tokens drawn.")] = 0,
+    entry: Entry = None,
+    threads: Threads = None,
+    target: Target = None,
+    device: Device = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", "-p", metavar="TEXT", help="Generate what follows it; -: stdin."),
+    ] = None,
+    image: Annotated[
+        list[Path] | None, typer.Option("--image", metavar="FILE", help="With --prompt: an image that it names.")
+    ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option("--draft", metavar="FILE", help="With --prompt: what guesses tokens, a package or lookup."),
+    ] = None,
+    audio: Annotated[
+        Path | None, typer.Option("--audio", metavar="FILE", help="Of packages for speech: a WAV file to write down.")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", help="With --audio: the language that is spoken. Default: found out.")
+    ] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="The prompt is a message to answer.")] = False,
+    max_new_tokens: Annotated[int | None, typer.Option("--max-new-tokens", help="At most so many.")] = None,
+    temperature: Annotated[float | None, typer.Option("--temperature", help="0: always the likeliest token.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Draw from the k likeliest tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option("--top-p", help="Draw from the likeliest that add up to p.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option("--min-p", help="Draw from those at least p times as likely as the likeliest.")
+    ] = None,
+    repetition_penalty: Annotated[float | None, typer.Option("--repetition-penalty", help="1: none.")] = None,
+    stop: Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help="Ends the text.")] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a package on inputs from files or on random ones; one for text on a prompt."""
+    if prompt is not None:
+        from ..runtime.generation.command import run_prompt
+
+        options = {
+            "max_new_tokens": max_new_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p,
+            "min_p": min_p, "repetition_penalty": repetition_penalty, "stop": stop or None, "seed": seed,
+            **({"images": [os.fspath(path) for path in image]} if image else {}),
+        }  # fmt: skip
+        facts = run_prompt(file, prompt, chat, options, threads, target, device, quiet=as_json, draft=draft)
+        if as_json:
+            print_json(facts, "run/1")
+        return
+    if audio is not None:
+        from ..runtime.generation.command import run_audio
+
+        facts = run_audio(file, audio, language, {"max_new_tokens": max_new_tokens}, threads, target, device, as_json)
+        if as_json:
+            print_json(facts, "run/1")
+        return
+    from ..runtime.execute import parse_sizes, run_package
+
+    values = parse_sizes(sizes or [])
+    result = run_package(
+        file,
+        inputs or None,
+        sizes=values,
+        entry=entry,
+        threads=threads,
+        target=target,
+        device=device,
+        out=out,
+        seed=seed,
+    )
+    if as_json:
+        print_json(_run_facts(result), "run/1")
+    else:
+        from ..runtime.render import render_run
+
+        print_rich(render_run(result))
+
+
+def _run_facts(result: Any) -> dict[str, Any]:
+    def shape(array: Any) -> dict[str, Any]:
+        return {"dtype": array.dtype.name, "shape": list(array.shape)}
+
+    return {
+        "entry": result.entry, "target": result.target, "device": result.device, "threads": result.threads,
+        "generated": result.generated,
+        "inputs": {name: shape(array) for name, array in result.inputs.items()},
+        "outputs": {name: shape(array) for name, array in result.outputs.items()},
+        "seconds": result.seconds, "out": result.out,
+    }  # fmt: skip
+
+
+def serve_command(
+    file: Package,
+    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="And the port.")] = 8000,
+    name: Annotated[str | None, typer.Option("--name", help="The model's name for clients. Default: FILE's.")] = None,
+    waiting: Annotated[
+        int, typer.Option("--waiting", help="Texts that may wait; others are told to come again.")
+    ] = 256,
+    threads: Threads = None,
+    target: Target = None,
+    device: Device = None,
+    verbose: Verbose = False,
+) -> None:
+    """Answer OpenAI's HTTP requests with a package for text, or for vectors of texts."""
+    from ..runtime.loader import load
+    from ..runtime.serve.app import serve
+
+    model = load(os.fspath(file), threads, target, device=device)
+    serve(model, name or file.stem, host, port, waiting)

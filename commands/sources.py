@@ -1,0 +1,46 @@
+"""The model that a command is given, and the observer of its compile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..compiler.capture.source import Source
+    from ..compiler.observe import Observer
+
+__all__ = ["describe", "load_model", "progress"]
+
+
+def load_model(source: str, inputs: Sequence[str]) -> Source:
+    """A model's source, with other examples where `--input` gives some. Raises CompileError."""
+    from dataclasses import replace
+
+    from ..compiler.capture.source import load_source
+
+    loaded = load_source(source)
+    if not inputs:
+        return loaded
+    from ..compiler.capture.examples import override_inputs
+    from ..compiler.capture.export import forward_of
+
+    args, kwargs = override_inputs(forward_of(loaded.model), loaded.args, loaded.kwargs, inputs)
+    return replace(loaded, args=args, kwargs=kwargs)
+
+
+def describe(source: Source) -> str:
+    """`BertModel, 109.5 M parameters`"""
+    parameters = getattr(source.model, "parameters", None)
+    kind = getattr(source.model, "__name__", type(source.model).__name__)
+    if not callable(parameters):
+        return kind
+    count = sum({id(p): p.numel() for p in parameters()}.values())
+    many = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
+    return f"{kind}, {many} parameter{'' if count == 1 else 's'}"
+
+
+def progress(quiet: bool = False) -> Observer:
+    """Prints a line for each stage on standard error; quiet: warnings alone."""
+    from ..compiler.progress import ProgressObserver
+
+    return ProgressObserver(quiet=quiet)
