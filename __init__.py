@@ -19,7 +19,7 @@ __all__ = [
     "CompileError", "EntryPoint", "Error", "Explanation", "InputError", "Lion", "LoadError", "Model", "Port",
     "RunError", "Signature", "State", "Symbol", "TritonLaunch", "__version__", "compile", "compile_embedding",
     "compile_generation", "compile_image_text", "compile_speech", "compile_text2text", "compile_training",
-    "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
+    "compile_transformer", "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
 ]  # fmt: skip
 
 _HOMES = {
@@ -30,6 +30,7 @@ _HOMES = {
     "compile_speech": ".compiler.generation.sources",
     "compile_text2text": ".compiler.generation.sources",
     "compile_training": ".compiler.api",
+    "compile_transformer": ".compiler.generation.forward",
     "explain": ".compiler.explain.api",
     "Lion": ".compiler.training.lion",
     "Explanation": ".compiler.explain.explanation",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from .compiler.explain.explanation import Explanation
     from .compiler.generation.compile import compile_generation
     from .compiler.generation.embedding import compile_embedding
+    from .compiler.generation.forward import compile_transformer
     from .compiler.generation.seen import compile_image_text
     from .compiler.generation.sources import compile_speech, compile_text2text
     from .compiler.lower.core.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel

@@ -192,15 +192,15 @@ class TaskArguments(TypedDict, total=False):
     """What `mycc compile DIR --task NAME` takes beside: a task takes those that its function has as parameters."""
 
     max_length: Annotated[int | None, Argument(
-        None, option=("--max-length",), help="Tokens of a text. Default: the model's own, at most 4096.",
-        kind=int | None,
+        None, option=("--max-length",),
+        help="Tokens of a text. Default: the model's own, at most 4096 (encoders: 512).", kind=int | None,
     )]  # fmt: skip
     tokenizer: Annotated[str | os.PathLike[str] | None, Argument(
         None, option=("--tokenizer",), help="With --task: a tokenizer.json instead of the model's own.",
         kind=Path | None, metavar="FILE",
     )]  # fmt: skip
     max_batch: Annotated[int | None, Argument(
-        None, option=("--max-batch",), help="Texts generated at once. Default: 1.", kind=int | None,
+        None, option=("--max-batch",), help="Texts or images of a call. Default: 1 (encoders: 32).", kind=int | None,
     )]  # fmt: skip
     cache_tokens: Annotated[int | None, Argument(
         None, option=("--cache-tokens",),
@@ -211,7 +211,7 @@ class TaskArguments(TypedDict, total=False):
         kind=int | None,
     )]  # fmt: skip
     image_size: Annotated[int | None, Argument(
-        None, option=("--image-size",), help="Height and width of images. Default: the model's own, or 448.",
+        None, option=("--image-size",), help="Height and width of images. Default: the model's own.",
         kind=int | None,
     )]  # fmt: skip
     cache_dtype: Annotated[str | None, Argument(

@@ -41,8 +41,9 @@ def compile_command(
         str | None,
         typer.Option(
             "--task",
-            help="SOURCE is a model's folder or GGUF file; text-generation, text2text-generation, image-text-to-text, "
-            "automatic-speech-recognition or embedding.",
+            help="What the model is for, where SOURCE is a folder of transformers or a GGUF file: text-generation, "
+            "text2text-generation, image-text-to-text, automatic-speech-recognition, embedding, feature-extraction, "
+            "fill-mask, text-classification, token-classification, question-answering or image-classification.",
         ),
     ] = None,
     as_json: Json = False,

@@ -88,6 +88,7 @@ def bench_package(
         result |= _stream_times(model, function, tensors, restore)
     if kernels:
         function = model.variant(function, values)
+        result["variant"] = function.name
         rows = _manifest_rows(model, function)
         roof = _roof(model)
         nanoseconds = kernel_medians(function, tensors, runs, restore)

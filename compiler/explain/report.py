@@ -78,14 +78,7 @@ def _package(facts: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, An
         "weights": facts["weights"],
         "other": facts["other"],
         "versions": facts["versions"],
-        "targets": [
-            {
-                key: row[key]
-                for key in ("target", "isa", "family", "chip", "glibc", "library_size", "roof")
-                if key in row
-            }
-            for row in facts["targets"]
-        ],
+        "targets": [{key: row[key] for key in _TARGET if key in row} for row in facts["targets"]],
         "python": facts["python"],
         "options": model["options"],
         "certificate": {key: check.get(key) for key in ("error", "eager", "shapes")} if check else None,
@@ -109,9 +102,7 @@ def _entry(
     for target in facts["targets"]:
         name = target["target"]
         schedule = _schedule(graph, name)
-        times = (
-            measured["kernels"] if measured and (measured["entry"], measured["target"]) == (row["name"], name) else None
-        )
+        times = _times(measured, row["name"], name)
         targets[name] = {
             "kernels": kernel_rows(row, target, schedule, code, values, times),
             "memory": memory_of(row, schedule, values),

@@ -1,4 +1,4 @@
-"""What the functions that compile a folder for a task share: loading the model, the last steps, and a checked size."""
+"""What the functions that compile a folder for a task share: loading the model, sizes, examples, the last steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from ..request import CompileRequest, Task
 from .folder import Folder, read_folder
 from .network import load_network
 
-__all__ = ["load_model", "positive", "task_request"]
+__all__ = ["example_texts", "load_model", "positive", "task_request", "text_length"]
+
+#: tokens of a text, where neither the user nor the folder says how many
+LENGTH = 512
 
 
 def load_model(
@@ -70,3 +73,34 @@ def positive(name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise CompileError(f"{name} has to be a whole number from 1, not {value!r}")
     return value
+
+
+def text_length(network: Any, asked: int | None, known: int | None = None) -> int:
+    """How many tokens a text may have that a network reads in one call.
+
+    asked: by the user; None: `known`, which the folder says, at most 512.
+
+    Raises:
+        CompileError: the network has fewer positions.
+    """
+    config = network.config.get_text_config()
+    most = getattr(config, "max_position_embeddings", None)
+    if most is not None and config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
+        most -= (config.pad_token_id or 0) + 1  # positions begin behind the padding's
+    if asked is None:
+        return min(n for n in (known, most, LENGTH) if n)
+    if positive("max_length", asked) < 2 or (most is not None and asked > most):
+        raise CompileError(f"max_length has to be from 2 to {most or 'as many as memory holds'}, not {asked!r}")
+    return asked
+
+
+def example_texts(network: Any, texts: int, length: int) -> tuple[Any, Any]:
+    """Tokens and their mask, i64[batch, count] each, of at most two texts; the last one ends in padding."""
+    import torch
+
+    sample = torch.Generator().manual_seed(0)
+    vocabulary = network.config.get_text_config().vocab_size
+    tokens = torch.randint(0, vocabulary, (min(2, texts), min(8, length)), generator=sample)
+    mask = torch.ones_like(tokens)
+    mask[-1, tokens.shape[1] // 2 + 1 :] = 0
+    return tokens, mask

@@ -16,7 +16,7 @@ from ..observe import Observer
 from ..options import CompileOptions
 from ..request import Task
 from ..signatures import takes
-from .common import load_model, task_request
+from .common import example_texts, load_model, task_request, text_length
 from .compile import dynamic_most
 from .folder import read_folder, read_json
 from .network import require_transformers
@@ -81,7 +81,7 @@ def compile_embedding(
         if source.tokenizer is None:
             raise CompileError(f"'{source.path}' has no tokenizer.json, which an encoder of texts needs")
         network, _ = load_model(source, "AutoModel", checked, observers)
-        length = _length(network, pooling, max_length)
+        length = text_length(network, max_length, pooling.length)
         entry = _entry(network, pooling, length, max_batch)
         pad = network.config.get_text_config().pad_token_id
         facts = {
@@ -116,18 +116,6 @@ def read_pooling(folder: Path) -> Pooling:
     return Pooling(modes[0], "Normalize" in kinds, length)
 
 
-def _length(network: Any, pooling: Pooling, asked: int | None) -> int:
-    config = network.config.get_text_config()
-    most = getattr(config, "max_position_embeddings", None)
-    if most is not None and config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-        most -= (config.pad_token_id or 0) + 1  # positions begin behind the padding's
-    if asked is None:
-        return min(n for n in (pooling.length, most, 512) if n)
-    if not isinstance(asked, int) or asked < 2 or (most is not None and asked > most):
-        raise CompileError(f"max_length has to be from 2 to {most or 'as many as memory holds'}, not {asked!r}")
-    return asked
-
-
 def _entry(network: Any, pooling: Pooling, length: int, texts: int) -> tuple[Any, ...]:
     import torch
 
@@ -135,11 +123,7 @@ def _entry(network: Any, pooling: Pooling, length: int, texts: int) -> tuple[Any
 
     if not isinstance(texts, int) or texts < 1:
         raise CompileError(f"max_batch has to be a whole number from 1, not {texts!r}")
-    sample = torch.Generator().manual_seed(0)
-    vocabulary = network.config.get_text_config().vocab_size
-    tokens = torch.randint(0, vocabulary, (min(2, texts), min(8, length)), generator=sample)
-    mask = torch.ones_like(tokens)
-    mask[-1, tokens.shape[1] // 2 + 1 :] = 0
+    tokens, mask = example_texts(network, texts, length)
     sizes = {1: torch.export.Dim("count", min=1, max=dynamic_most(length))}
     if texts > 1:
         sizes[0] = torch.export.Dim("batch", min=1, max=dynamic_most(texts))

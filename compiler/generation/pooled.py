@@ -7,7 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["PooledEncoder"]
+__all__ = ["PooledEncoder", "without_cache"]
+
+
+def without_cache(network: nn.Module) -> dict[str, Any]:
+    """The argument that keeps a network from giving its keys and values, where it has one."""
+    return {"use_cache": False} if getattr(network.config, "use_cache", None) is not None else {}
 
 
 class PooledEncoder(nn.Module):
@@ -20,12 +25,9 @@ class PooledEncoder(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """i64[batch, count] each -> f32[batch, size]"""
         mask = (mask != 0).to(torch.int64)
-        out = self.network(input_ids=tokens, attention_mask=mask, **self._without_cache())
+        out = self.network(input_ids=tokens, attention_mask=mask, **without_cache(self.network))
         pooled = self._pooled(out.last_hidden_state.float(), mask)
         return nn.functional.normalize(pooled, dim=-1) if self.unit else pooled
-
-    def _without_cache(self) -> dict[str, Any]:
-        return {"use_cache": False} if getattr(self.network.config, "use_cache", None) is not None else {}
 
     def _pooled(self, vectors: Tensor, mask: Tensor) -> Tensor:
         if self.mode == "first":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,19 @@ from ...runtime.errors import CompileError
 from ..observe import Observer
 from .compile import compile_generation
 from .embedding import compile_embedding
+from .forward import FORWARD_TASKS, compile_transformer
 from .seen import compile_image_text
 from .sources import compile_speech, compile_text2text
 
-__all__ = ["compile_task"]
+__all__ = ["TASKS", "compile_task"]
 
-_TASKS: dict[str, Callable[..., Path]] = {
+TASKS: dict[str, Callable[..., Path]] = {
     "automatic-speech-recognition": compile_speech,
     "embedding": compile_embedding,
     "image-text-to-text": compile_image_text,
     "text-generation": compile_generation,
     "text2text-generation": compile_text2text,
+    **{name: partial(compile_transformer, task=name) for name in FORWARD_TASKS},
 }
 
 
@@ -43,9 +46,9 @@ def compile_task(
     Raises:
         CompileError: there is no such task, an option does not go with it, or what the task itself raises.
     """
-    if task not in _TASKS:
-        raise CompileError(f"there is no task '{task}'", hint=f"Tasks: {', '.join(sorted(_TASKS))}.")
-    taken = inspect.signature(_TASKS[task]).parameters
+    if task not in TASKS:
+        raise CompileError(f"there is no task '{task}'", hint=f"Tasks: {', '.join(sorted(TASKS))}.")
+    taken = inspect.signature(TASKS[task]).parameters
     options = {
         key: argument.option[0]
         for record in (CompileArguments, StepArguments, TaskArguments)
@@ -56,4 +59,4 @@ def compile_task(
     if wrong:
         raise CompileError(f"{wrong[0]} does not go with --task {task}")
     path = out or Path(f"{Path(folder).resolve().name.removesuffix('.gguf')}.pkg")
-    return _TASKS[task](folder, out=path, name=name, observers=observers, **given)
+    return TASKS[task](folder, out=path, name=name, observers=observers, **given)

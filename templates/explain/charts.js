@@ -1,6 +1,24 @@
 // Charts in plain SVG: memory over time, roofline, timeline. A mark selects its kernel.
 
-const pick = (kernel) => pressed(() => select({ kernel, node: null }));
+/** A mark of a chart: an SVG shape that says what it is, and selects a kernel by mouse and keys. */
+function mark(shape, kernel, say, place, here = state.kernel === kernel.index) {
+  return svg(
+    shape,
+    {
+      class: `mark-rect k-${kindOf(kernel)}${here ? " here" : ""}`,
+      tabindex: 0,
+      role: "button",
+      "aria-label": say,
+      ...place,
+      ...pressed(() => select({ kernel: kernel.index ?? null, node: null })),
+    },
+    svg("title", {}, say),
+  );
+}
+
+/** The picture of a chart, which is `label` to those who do not see it. */
+const chart = (width, height, label) =>
+  svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": label });
 
 function ticks(most, wanted = 5) {
   const raw = (most || 1) / wanted,
@@ -45,13 +63,7 @@ function memoryView() {
     top = 12;
   const x = (k) => left + ((width - left - 16) * k) / kernels().length,
     y = (b) => top + ((height - top - 34) * b) / (memory.arena || 1);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${height}`,
-    width,
-    height,
-    role: "img",
-    "aria-label": "Memory over time: a rectangle for each buffer",
-  });
+  const picture = chart(width, height, "Memory over time: a rectangle for each buffer");
   for (const t of ticks(memory.arena))
     picture.append(
       svg("line", { class: "axis", x1: left, x2: width - 16, y1: y(t), y2: y(t) }),
@@ -68,24 +80,9 @@ function memoryView() {
       h = Math.max(1.5, y(b.offset + b.bytes) - y(b.offset));
     const over = b.over.length ? `\nin the same memory afterwards: ${b.over.join(", ")}` : "";
     const say = `${b.name}: ${bytes(b.bytes)} at ${bytes(b.offset)}, kernels ${b.first} to ${b.last}${over}`;
-    picture.append(
-      svg(
-        "rect",
-        {
-          class: `mark-rect k-${kindOf(kernels()[b.first] || {})}${state.kernel >= b.first && state.kernel <= b.last && state.kernel !== null ? " here" : ""}`,
-          x: x(b.first),
-          y: y(b.offset),
-          width: w,
-          height: h,
-          rx: 2,
-          tabindex: 0,
-          role: "button",
-          "aria-label": say,
-          ...pick(b.first),
-        },
-        svg("title", {}, say),
-      ),
-    );
+    const here = state.kernel !== null && state.kernel >= b.first && state.kernel <= b.last;
+    const place = { x: x(b.first), y: y(b.offset), width: w, height: h, rx: 2 };
+    picture.append(mark("rect", kernels()[b.first] || {}, say, place, here));
     if (h > 15 && w > b.name.length * 6.6 + 10)
       picture.append(
         svg(
@@ -188,13 +185,7 @@ function rooflineView() {
     y1 = hi(gflops * 1.2);
   const x = (v) => left + ((width - left - 20) * (Math.log10(v) - x0)) / (x1 - x0),
     y = (v) => height - bottom - ((height - bottom - 14) * (Math.log10(v) - y0)) / (y1 - y0);
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${height}`,
-    width,
-    height,
-    role: "img",
-    "aria-label": "Roofline: speed of each kernel beside what the machine allows",
-  });
+  const picture = chart(width, height, "Roofline: speed of each kernel beside what the machine allows");
   for (let p = x0; p <= x1; p++)
     picture.append(
       svg("line", { class: "axis", x1: x(10 ** p), x2: x(10 ** p), y1: 14, y2: height - bottom }),
@@ -222,10 +213,10 @@ function rooflineView() {
         d: `M${x(start)},${y(Math.max(start * rate, 10 ** y0))}L${x(knee)},${y(gflops)}L${x(10 ** x1)},${y(gflops)}`,
       }),
     );
-    const at = knee * 10 ** (-0.12 - 0.75 * lines.findIndex((l) => l[0] === rate)),
-      far = at / 2;
-    const turn = (-Math.atan2(y(far * rate) - y(at * rate), x(at) - x(far)) * 180) / Math.PI;
-    if (far * rate > 10 ** y0 && far > start)
+    const first = Math.max(start, 10 ** y0 / rate),
+      at = Math.sqrt(first * knee);
+    const slope = (Math.atan2(y(at * rate) - y(first * rate), x(at) - x(first)) * 180) / Math.PI;
+    if (x(knee) - x(first) > 7 * name.length)
       picture.append(
         svg(
           "text",
@@ -233,8 +224,8 @@ function rooflineView() {
             class: "soft",
             x: x(at),
             y: y(at * rate) - 5,
-            "text-anchor": "end",
-            transform: `rotate(${turn} ${x(at)} ${y(at * rate)})`,
+            "text-anchor": "middle",
+            transform: `rotate(${slope} ${x(at)} ${y(at * rate)})`,
           },
           name,
         ),
@@ -250,23 +241,8 @@ function rooflineView() {
   const most = Math.max(...points.map((p) => p.k.share));
   for (const p of points.sort((a, b) => b.k.share - a.k.share)) {
     const say = `#${p.k.index} ${p.k.name}: ${p.y.toPrecision(3)} GFLOP/s at ${p.x.toPrecision(3)} operations per byte, ${micros(p.k.us)}, ${percent(p.k.share)} of the time${p.k.percent ? `, ${p.k.percent.toFixed(0)} % of the roof` : ""}`;
-    picture.append(
-      svg(
-        "circle",
-        {
-          class: `mark-rect k-${kindOf(p.k)}${state.kernel === p.k.index ? " here" : ""}`,
-          cx: x(p.x),
-          cy: y(p.y),
-          r: 4 + 13 * Math.sqrt(p.k.share / most),
-          "fill-opacity": 0.8,
-          tabindex: 0,
-          role: "button",
-          "aria-label": say,
-          ...pick(p.k.index),
-        },
-        svg("title", {}, say),
-      ),
-    );
+    const r = 4 + 13 * Math.sqrt(p.k.share / most);
+    picture.append(mark("circle", p.k, say, { cx: x(p.x), cy: y(p.y), r, "fill-opacity": 0.8 }));
   }
   const rows = kernels()
     .filter((k) => k.percent)
@@ -314,13 +290,7 @@ function timelineView() {
   const kinds = [...new Set(kernels().map(kindOf))],
     height = kinds.length * lane + 44;
   const x = (us) => label + ((width - label - 16) * us) / all;
-  const picture = svg("svg", {
-    viewBox: `0 0 ${width} ${height}`,
-    width,
-    height,
-    role: "img",
-    "aria-label": "Timeline of a run",
-  });
+  const picture = chart(width, height, "Timeline of a run");
   for (const t of ticks(all, 8))
     picture.append(
       svg("line", { class: "axis", x1: x(t), x2: x(t), y1: 4, y2: height - 32 }),
@@ -334,24 +304,9 @@ function timelineView() {
   let start = 0;
   for (const k of kernels()) {
     const say = `#${k.index} ${k.name}: ${micros(k.us)}, ${percent(k.share)}`;
-    picture.append(
-      svg(
-        "rect",
-        {
-          class: `mark-rect k-${kindOf(k)}${state.kernel === k.index ? " here" : ""}`,
-          x: x(start),
-          y: kinds.indexOf(kindOf(k)) * lane + 7,
-          width: Math.max(1, x(start + k.us) - x(start)),
-          height: lane - 8,
-          rx: 2,
-          tabindex: 0,
-          role: "button",
-          "aria-label": say,
-          ...pick(k.index),
-        },
-        svg("title", {}, say),
-      ),
-    );
+    const row = kinds.indexOf(kindOf(k)) * lane + 7;
+    const length = Math.max(1, x(start + k.us) - x(start));
+    picture.append(mark("rect", k, say, { x: x(start), y: row, width: length, height: lane - 8, rx: 2 }));
     start += k.us;
   }
   const cards = el(

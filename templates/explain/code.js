@@ -65,14 +65,14 @@ function codeView() {
       head,
       own.length > 1 ? el("div", {}, el("span", { class: "soft" }, `line ${state.line}: `), chips) : null,
     ),
-    shown ? generated(shown) : el("div", { class: "code" }),
+    shown ? generated(shown) : codeBox("No kernel is chosen"),
   );
   requestAnimationFrame(() => main.querySelector(".row.here")?.scrollIntoView({ block: "center" }));
   return [el("div", { class: "beside" }, left, right)];
 }
 
 function userCode(file, named) {
-  const box = el("div", { class: "code", "aria-label": `Lines of ${file.name}` });
+  const box = codeBox(`Lines of ${file.name}`);
   if (!file.parts.length) {
     box.append(
       el(
@@ -125,7 +125,7 @@ function userRow(number, html, what, file) {
 }
 
 function generated(kernel) {
-  const box = el("div", { class: "code" });
+  const box = codeBox(`Generated source of ${kernel.name}`);
   if (kernel.arguments.length)
     box.append(
       el(
@@ -143,7 +143,61 @@ function generated(kernel) {
         "The package keeps no source of this kernel: it is a routine of mycc's library, or the package was compiled with codegen.sources=no.",
       ),
     );
-  else
-    colouredLines(code.text.replace(/\n$/, ""), code.language).forEach((html, i) => box.append(codeRow(i + 1, html)));
+  else {
+    const text = code.text.replace(/\n$/, ""),
+      places = linePlaces(kernel, text.split("\n"));
+    colouredLines(text, code.language).forEach((html, i) => box.append(generatedRow(i + 1, html, places[i], kernel)));
+  }
   return box;
+}
+
+/** A line of a generated source, which leads to the lines of the model that it computes. */
+function generatedRow(number, html, places, kernel) {
+  if (!places.length) return codeRow(number, html);
+  const here = state.line !== null && places.some((p) => p.file === state.file && p.line === state.line);
+  const names = places.map((p) => p.text).join(", ");
+  const { file, line } = places[0];
+  return codeRow(number, html, {
+    class: `row named${here ? " here" : ""}`,
+    tabindex: 0,
+    role: "button",
+    "aria-label": `Generated line ${number}, from ${names}`,
+    title: names,
+    "data-generated": number,
+    ...pressed(() => select({ tab: "code", file, line, kernel: kernel.index, node: null })),
+  });
+}
+
+/**
+ * For each line of a kernel's source the places in the model: of the operators that it names, and of those that read or
+ * write the arguments that it names. Lines that only declare have none.
+ */
+function linePlaces(kernel, lines) {
+  const words = wordNodes(kernel);
+  return lines.map((line) => {
+    if (!/[(=[]/.test(line) || /^\s*(\/\/|#|struct |def |(extern "C" )?(static )?void )|\) const \{$/.test(line)) return [];
+    const found = new Map();
+    for (const word of line.match(/[A-Za-z_]\w*/g) || [])
+      for (const node of words.get(word) || words.get(word.split("_")[0]) || [])
+        for (const place of placesOf(node)) found.set(place.text, place);
+    return [...found.values()].sort((a, b) => report.sources[b.file].user - report.sources[a.file].user);
+  });
+}
+
+/** Word of a kernel's source -> nodes of the graph: names of operators and of arguments. */
+function wordNodes(kernel) {
+  const all = graphIndex(),
+    own = kernel.nodes.map((name) => all.get(name)).filter(Boolean),
+    names = new Set(kernel.nodes);
+  const words = new Map(own.map((n) => short(n.op)).map((op) => [op, own.filter((n) => short(n.op) === op)]));
+  const results = own.filter((n) => !own.some((reader) => reader.inputs.includes(n.name)));
+  const outside = (name) => !names.has(name) && !["weight", "input"].includes(all.get(name)?.op);
+  for (const { name, value } of kernel.arguments) {
+    const [kind, what] = value.split(" ");
+    if (kind === "weight" || kind === "input") words.set(name, own.filter((n) => n.inputs.includes(what)));
+    else if (name.startsWith("y")) words.set(name, results);
+    else if (kind === "temp") words.set(name, own.filter((n) => n.inputs.some(outside)));
+  }
+  if (["gemm", "conv"].includes(kindOf(kernel)) && own.length) words.set("acc", [own[0]]);
+  return words;
 }

@@ -150,6 +150,9 @@ function colouredLines(text, language) {
   });
 }
 
+/** A box of code that scrolls, by keys too. */
+const codeBox = (label) => el("div", { class: "code", role: "region", tabindex: 0, "aria-label": label });
+
 function codeRow(number, html, attributes = {}, heat = null) {
   const text = el("span", { class: "text" });
   text.innerHTML = html || " "; // made by highlight.js, which escapes the text

@@ -165,7 +165,7 @@ function kernelDetail(k) {
 
 /** A few lines of the user's file around each place. */
 function snippet(places) {
-  const box = el("div", { class: "code", "data-snippet": "1" });
+  const box = codeBox("Lines of the model");
   let last = null;
   for (const place of places) {
     const part = report.sources[place.file].parts.find(

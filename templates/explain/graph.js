@@ -235,7 +235,7 @@ function fusionsView() {
     );
   const table = el(
     "div",
-    { class: "panel", style: "margin:0;border-radius:0;border-width:1px 0 0;max-height:42%;overflow:auto;flex:none" },
+    { class: "panel", tabindex: 0, role: "region", "aria-label": "Fusions", style: "margin:0;border-radius:0;border-width:1px 0 0;max-height:42%;overflow:auto;flex:none" },
     el(
       "table",
       {},
@@ -245,7 +245,7 @@ function fusionsView() {
         el(
           "tr",
           {},
-          ["producer", "consumer", "", "reason"].map((t) => el("th", {}, t)),
+          ["producer", "consumer", "decision", "reason"].map((t) => el("th", {}, t)),
         ),
       ),
       el("tbody", {}, [...refused, ...done].map(row)),

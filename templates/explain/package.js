@@ -53,7 +53,7 @@ function weightsView() {
       "div",
       { class: "panel" },
       el("h2", {}, "Tensors, the largest first"),
-      table(["name", "dtype", "shape", "size:num", "", "kernels"], rows),
+      table(["name", "dtype", "shape", "size:num", "of the largest", "kernels"], rows),
       list.length > 600 ? el("p", { class: "note" }, `and ${list.length - 600} smaller ones`) : null,
     ),
   ];
@@ -86,7 +86,7 @@ function quantizationView() {
       "div",
       { class: "panel" },
       el("h2", {}, "Layers, the noisiest first"),
-      table(["layer", "floats:num", "stored:num", "signal to noise:num", ""], lines),
+      table(["layer", "floats:num", "stored:num", "signal to noise:num", "of the best"], lines),
     ),
   ];
 }
@@ -131,7 +131,7 @@ function compareView() {
     el("td", { class: "num" }, a && b ? `${(a / b).toFixed(2)} ×` : ""),
   ];
   const facts = table(
-    ["", "this:num", "the other:num", "this / other:num"],
+    ["fact", "this:num", "the other:num", "this / other:num"],
     d.facts.map((f) =>
       el(
         "tr",
@@ -155,7 +155,7 @@ function compareView() {
       el("p", { class: "note" }, "The other package has no such entry point and target."),
     ];
   const kernelsTable = table(
-    ["operators", "kernels:num", "the other:num", "", "time:num", "the other:num", "ratio:num"],
+    ["operators", "kernels:num", "the other:num", "change", "time:num", "the other:num", "ratio:num"],
     own.kernels.map((k) =>
       el(
         "tr",
@@ -175,7 +175,7 @@ function compareView() {
       el("h2", {}, title),
       list.length
         ? table(
-            ["producer", "consumer", "", "reason"],
+            ["producer", "consumer", "decision", "reason"],
             list.map((f) =>
               el(
                 "tr",

@@ -33,7 +33,7 @@ function overviewView() {
     { class: "panel" },
     el("h2", {}, byTime ? "Where the time goes" : "Where the operations are"),
     table(
-      ["kernel", byTime ? "time:num" : "operations:num", "", "lines"],
+      ["kernel", byTime ? "time:num" : "operations:num", "of the most", "lines"],
       list.map((k) =>
         el(
           "tr",

@@ -31,6 +31,7 @@ FUNCTIONS: dict[str, type] = {
     "compile_speech": QuantizedArguments,
     "compile_text2text": QuantizedArguments,
     "compile_embedding": CommonArguments,
+    "compile_transformer": QuantizedArguments,
 }
 
 

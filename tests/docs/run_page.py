@@ -57,7 +57,7 @@ _PART = re.compile(
     r"|^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
-_TIMEOUT = 300
+_TIMEOUT = 1200
 
 
 class Failure(AssertionError):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,8 @@ import pytest
 from mycc.compiler.explain.api import explain_package
 from mycc.compiler.explain.page import html_page
 
-CHROMIUM = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here (Debian's package: chromium)")
+from .browser import difference, needs_browser, run_in_browser
+from .screens import FOLDER, SCREENS, draw, stored_report
 
 
 @pytest.fixture(scope="module")
@@ -57,24 +55,6 @@ def test_texts_of_the_model_stay_texts(data: Any) -> None:
     assert "&lt;/script&gt;" in page  # the title
 
 
-def run_in_browser(page: str, script: str, folder: Path) -> Any:
-    """What `script`, the body of an async function, returns in the page, in headless Chromium."""
-    asked = (
-        "<script>addEventListener('error', (e) => { document.title = JSON.stringify({ error: e.message }); });"
-        "const tick = () => new Promise((done) => setTimeout(done, 30));"
-        f"addEventListener('load', async () => {{ const answer = await (async () => {{ {script} }})();"
-        "document.title = JSON.stringify(answer); });</script></body>"
-    )
-    file = folder / "page.html"
-    file.write_text(page.replace("</body>", asked), encoding="utf-8")
-    command = [CHROMIUM or "", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    command += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=8000", "--dump-dom", file.as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    import html
-
-    return json.loads(html.unescape(re.search(r"<title>(.*?)</title>", dom, re.DOTALL)[1]))  # type: ignore[index]
-
-
 @needs_browser
 def test_the_slowest_kernel_is_found_and_followed_to_its_line(data: Any, tmp_path: Path) -> None:
     (facts,) = data["entry_points"][0]["targets"].values()
@@ -89,7 +69,11 @@ def test_the_slowest_kernel_is_found_and_followed_to_its_line(data: Any, tmp_pat
         const here = document.querySelector("main .row.here");
         const text = (selector) => here.querySelector(selector).textContent;
         const generated = document.querySelector("#generated .code").textContent.includes("void ");
-        return { title, tab: state.tab, line: text(".no"), text: text(".text"), generated, hash: location.hash };
+        const seen = { title, tab: state.tab, line: text(".no"), text: text(".text"), generated, hash: location.hash };
+        const back = document.querySelector("#generated .row.here");
+        select({ line: null }); await tick();
+        document.querySelector(`#generated [data-generated="${back.dataset.generated}"]`).click(); await tick();
+        return { ...seen, leads: back.title, again: document.querySelector("main [data-row].here .no").textContent };
         """,
         tmp_path,
     )
@@ -99,6 +83,8 @@ def test_the_slowest_kernel_is_found_and_followed_to_its_line(data: Any, tmp_pat
     assert int(answer["line"]) in lines
     assert "self." in answer["text"]
     assert answer["generated"]
+    assert answer["leads"].startswith("net.py:")
+    assert f"net.py:{answer['again']}" in answer["leads"]
     assert f"kernel={slowest['index']}" in answer["hash"]
 
 
@@ -116,7 +102,8 @@ def test_every_view_draws_and_the_graph_opens_by_modules(data: Any, tmp_path: Pa
         const inside = [...document.querySelectorAll(".node text:first-of-type")].map((t) => t.textContent);
         const refused = (select({ tab: "fusions" }), document.querySelectorAll(".edge.refused title"));
         const found = search("slowest")[0].kind;
-        const unnamed = [...document.querySelectorAll("button")].filter((b) => !(b.textContent || b.ariaLabel)).length;
+        const bare = (e) => !(e.textContent || e.ariaLabel);
+        const unnamed = [...document.querySelectorAll("button, th, [role=button], [role=region]")].filter(bare).length;
         return { drawn, folded, inside, refused: [...refused].map((t) => t.textContent), found, unnamed };
         """,
         tmp_path,
@@ -163,3 +150,44 @@ def test_thousands_of_nodes_are_laid_out_in_seconds(data: Any, tmp_path: Path) -
     assert answer["open"] >= 3000
     assert answer["folded"] < 200
     assert answer["ms"] < 30_000
+
+
+def test_the_stored_report_fits_the_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((Path(__file__).parents[2] / "docs/schemas/explain-1.json").read_text())
+    jsonschema.validate(stored_report(), schema)
+
+
+@needs_browser
+def test_lines_of_the_generated_source_lead_to_the_lines_whose_values_they_compute(tmp_path: Path) -> None:
+    """Kernel 1 is a product of line 12 with the sum of line 23 in its epilogue."""
+    answer = run_in_browser(
+        html_page(stored_report()),
+        """
+        const lines = report.code[kernels()[1].code].text.split("\\n"), places = linePlaces(kernels()[1], lines);
+        return lines.map((text, i) => [text.trim(), places[i].map((p) => p.line).sort()]);
+        """,
+        tmp_path,
+    )
+    found = dict(answer)
+    assert found["store(y0 + c0 * m + column, acc_ + load(w0 + column) + load(x0 + c0 * m + column));"] == [12, 23]
+    assert found["const vf32 acc_ = load(acc + i); (void)acc_;"] == [12]
+    assert found["prefetch_l1(x0 + c0 * m + column);"] == [23]
+    assert found["const float *w0;"] == found["args.batch = 1;"] == []
+
+
+@needs_browser
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_views_look_as_they_did(screen: str, tmp_path: Path) -> None:
+    drawn = tmp_path / f"{screen}.png"
+    draw(screen, tmp_path, drawn)
+    mean, most = difference(drawn, FOLDER / f"{screen}.png", tmp_path)
+    assert mean < 0.02, f"look at {drawn}; `python -m tests.explain.screens` takes it over"
+    assert most < 0.5
+
+
+@needs_browser
+def test_pictures_that_differ_are_told_apart(tmp_path: Path) -> None:
+    mean, most = difference(FOLDER / "memory.png", FOLDER / "roofline.png", tmp_path)
+    assert mean > 0.02
+    assert most > 0.5
