@@ -44,6 +44,7 @@ import mycc
 import sweep_models
 import torch
 from architectures.base import Wrapped
+from mycc.compiler.observe import Observer
 from mycc.compiler.verify.compare import error
 from mycc.runtime.errors import CompileError
 from sweep_files import AnyRow, Files, Found, Table, Task, cases_of, versions_of
@@ -80,6 +81,25 @@ class How:
         return {"dtype": self.dtype, "jobs": 1, **quick}
 
 
+class StageSeconds(Observer):
+    """What each stage of a compile computes, in seconds, in this process and the C++ compilers that it runs."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, float] = {}
+        self._start = 0.0
+
+    def stage_started(self, name: str) -> None:
+        self._start = _computed()
+
+    def stage_finished(self, name: str, seconds: float, summary: str, value: object) -> None:
+        self.stages[name] = round(self.stages.get(name, 0.0) + _computed() - self._start, 2)
+
+
+def _computed() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
 def model_of(row: AnyRow) -> Wrapped:
     """The architecture with random weights; norms of batches have the statistics of random inputs."""
     torch.manual_seed(0)
@@ -104,8 +124,11 @@ def measure(row: AnyRow, case: str, how: How) -> Result:
     model = model_of(row)
     example, shapes = inputs_of(row, 2), row.dynamic_shapes() if case == "dynamic" else None
     with tempfile.TemporaryDirectory(prefix="sweep") as folder:
+        times = StageSeconds()
         try:
-            path = mycc.compile(model, example, out=f"{folder}/model.pkg", dynamic_shapes=shapes, **how.options())
+            path = mycc.compile(
+                model, example, out=f"{folder}/model.pkg", dynamic_shapes=shapes, progress=times, **how.options()
+            )
         except CompileError as refusal:
             return Result(row.name, case, *_refused(model, example, shapes, refusal))
         package = mycc.load(path)
@@ -113,7 +136,7 @@ def measure(row: AnyRow, case: str, how: How) -> Result:
         for batch in BATCHES[case]:
             worst, problem = _compared(row, model, package, batch, worst, problem, how.dtype)
     status = "wrong" if problem else "right"
-    return Result(row.name, case, status, problem, *worst)
+    return Result(row.name, case, status, problem, *worst, stages=times.stages)
 
 
 def measure_peer(row: AnyRow, case: str, how: How) -> Result:
@@ -208,9 +231,7 @@ def _child(task: Task, how: How, answers: connection.Connection) -> None:
     start = time.monotonic()
 
     def answer(result: Result) -> None:
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        cpu = sum(u.ru_utime + u.ru_stime for u in used)
-        answers.send(replace(result, seconds=round(time.monotonic() - start, 1), cpu=round(cpu, 1)))
+        answers.send(replace(result, seconds=round(time.monotonic() - start, 1), cpu=round(_computed(), 1)))
 
     name, case = task
     try:
@@ -334,7 +355,8 @@ def main() -> int:
         ran.append(result)
         _print(result)
         if options.dtype is None:
-            found.results[result.name, result.case] = replace(result, kind=BY_NAME[result.name].kind)
+            kind = BY_NAME[result.name].kind
+            found.results[result.name, result.case] = replace(result, kind=kind, torch=torch.__version__)
             files.write(found)
     return 1 if any(r.status in ("wrong", "crash") for r in ran) else 0
 
@@ -343,7 +365,7 @@ def _run_peers(tasks: Sequence[Task], how: How, jobs: int, found: Found, files: 
     for peer in PEERS:
         for result in in_processes(tasks, replace(how, peer=peer), jobs):
             _print(result, peer)
-            found.peers[result.name, result.case, peer] = replace(result, kind=peer)
+            found.peers[result.name, result.case, peer] = replace(result, kind=peer, torch=torch.__version__)
             files.write(found)
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 CASES = ("static", "dynamic")
 #: what a result may be off by, beside what eager torch is off by
@@ -18,7 +18,8 @@ STATUSES = ("right", "refused", "torch", "wrong", "crash")
 class Result:
     """What became of one architecture in one case; `error` and `eager` are the largest ones of all outputs.
 
-    `seconds` passed, `cpu` of them were computed, by the process and the C++ compilers that it ran.
+    `seconds` passed, `cpu` of them were computed, by the process and the C++ compilers that it ran, `stages` by each
+    stage of the compile. `torch` is its version.
     """
 
     name: str
@@ -30,6 +31,8 @@ class Result:
     seconds: float = 0.0
     cpu: float = 0.0
     kind: str = ""
+    torch: str = ""
+    stages: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,27 @@ def page(
         lines += ["", "## Why the others are not", "", *_reasons(other, notes)]
     if peers:
         lines += ["", "## What other compilers make of them", "", *_peers(other, peers)]
+    timed = [r for r in results if r.stages]
+    if timed:
+        lines += ["", "## The slowest compiles", "", *_slowest(timed)]
     return "\n".join(lines) + "\n"
+
+
+def _slowest(timed: Sequence[Result], count: int = 10) -> list[str]:
+    """The compiles that computed longest, by stage."""
+    most = sorted(timed, key=lambda r: -sum(r.stages.values()))[:count]
+    names = list(dict.fromkeys(name for r in most for name in r.stages))
+    lines = [
+        f"Of {len(timed)} compiles whose stages were timed, the {len(most)} that computed longest: seconds of one "
+        "core, the C++ compiler's included.",
+        "",
+        "| architecture | sizes | all | " + " | ".join(names) + " |",
+        "|---|---|---|" + "---|" * len(names),
+    ]
+    for r in most:
+        seconds = [sum(r.stages.values()), *(r.stages.get(name, 0.0) for name in names)]
+        lines.append(f"| {r.name} | {r.case} | " + " | ".join(f"{s:.1f}" for s in seconds) + " |")
+    return lines
 
 
 def _counts(results: Sequence[Result]) -> list[str]:
@@ -99,6 +122,11 @@ def _counts(results: Sequence[Result]) -> list[str]:
     for case in CASES:
         count = Counter(r.status for r in results if r.case == case)
         lines.append(f"| {case} | " + " | ".join(str(count[s]) for s in STATUSES) + " |")
+    made = Counter(r.torch for r in results)
+    if "" not in made or len(made) > 1:
+        known = [f"{made[version]} with torch {version}" for version in sorted(filter(None, made))]
+        rest = [f"{made['']} with another version of those above"] if made[""] else []
+        lines += ["", f"Of these programs {', '.join([*known, *rest])}."]
     return lines
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
 
 from ..model.operators.resize_smooth import TAPS, resized_size, resized_smoothly
@@ -148,6 +149,15 @@ def _tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
     return tuple(aten.slice.Tensor(x, dim, a, b) for a, b in itertools.pairwise(places))
 
 
+@_form_of(torch.chunk, Tensor.chunk)
+def _chunk(x: Tensor, chunks: int, dim: int = 0) -> Any:
+    """Of a dynamic size that is always a multiple of `chunks`: torch asks how many pieces the example's size gives."""
+    size = x.shape[dim] if x.dim() and isinstance(chunks, int) and chunks > 0 else 0
+    if isinstance(size, int) or not statically_known_true(size % chunks == 0) or not statically_known_true(size > 0):
+        return torch.chunk(x, chunks, dim)
+    return torch.split(x, [size // chunks] * chunks, dim)
+
+
 def _of_vmap(x: Tensor) -> bool:
     return torch._C._functorch.is_batchedtensor(x)
 
@@ -202,6 +212,16 @@ for _times in (torch.matmul, torch.mm, torch.mv, torch.sparse.mm, *(getattr(Tens
     _form_of(_times)(functools.partial(product_by_shape, _times))
 for _plus in (torch.addmm, Tensor.addmm, torch.sparse.addmm):
     _form_of(_plus)(functools.partial(sum_by_shape, _plus))
+
+
+# numbers as tensors --------------------------------------------------------------------------------------------------
+@_form_of(torch.as_tensor)
+def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+    """A number that is computed from dynamic sizes, of which torch takes the example's value for a constant."""
+    if not isinstance(data, (torch.SymInt, torch.SymFloat)):
+        return torch.as_tensor(data, dtype=dtype, device=device)
+    own = torch.int64 if isinstance(data, torch.SymInt) else torch.get_default_dtype()
+    return torch.scalar_tensor(data, dtype=dtype or own, device=device)  # type: ignore[arg-type]
 
 
 # rows of numbers -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""torchvision's batched_nms and BoxCoder, for numbers of boxes that the run finds.
+"""torchvision's detectors, for numbers of boxes that the run finds: batched_nms, BoxCoder; box_images.py has the masks
+and keypoints.
 
 torchvision asks in Python how many boxes there are. batched_nms keeps none of none, moves few apart by their classes
 in their own dtype, and of many goes through the classes one by one; here few and many take one way: boxes that are
@@ -20,9 +21,10 @@ import torch
 from torch import Tensor
 from torch._library.fake_impl import FakeImplCtx
 
+from .box_images import keypoints_of_heatmaps, masks_in_image
+
 __all__ = ["batched_nms", "decoded", "detections_of_all_sizes"]
 
-_NAME = "batched_nms"
 #: up to so many boxes torchvision moves them apart in their own dtype
 FEW = 1000
 
@@ -33,13 +35,21 @@ def detections_of_all_sizes() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         replace = lambda owner, name, new: stack.enter_context(patch.object(owner, name, new))  # noqa: E731
         replace(FakeImplCtx, "create_unbacked_symint", FakeImplCtx.new_dynamic_size)
-        own = getattr(sys.modules.get("torchvision.ops.boxes"), _NAME, None)
-        for module in [m for m in list(sys.modules.values()) if own and getattr(m, "__dict__", {}).get(_NAME) is own]:
-            replace(module, _NAME, _chosen(own))
+        for home, name, instead in _FORMS:
+            own = getattr(sys.modules.get(home), name, None)
+            for module in [
+                m for m in list(sys.modules.values()) if own and getattr(m, "__dict__", {}).get(name) is own
+            ]:
+                replace(module, name, instead(own))
         coder = getattr(sys.modules.get("torchvision.models.detection._utils"), "BoxCoder", None)
         if coder is not None:
             replace(coder, "decode", _decoding(coder.decode))
         yield
+
+
+def _where(name: str, own: Any) -> list[Any]:
+    """Modules that have a function by its name: those that import it too."""
+    return [module for module in list(sys.modules.values()) if getattr(module, "__dict__", {}).get(name) is own]
 
 
 def _chosen(own: Any) -> Callable[..., Tensor]:
@@ -63,6 +73,14 @@ def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: floa
     exact = boxes.double() + (idxs.double() * beyond.double())[:, None]
     apart = torch.where(few, moved.double(), exact)
     return torch.ops.torchvision.nms(apart, scores.double(), iou_threshold)
+
+
+#: where torchvision has a function, its name, and what takes the function and gives what runs in its place
+_FORMS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("torchvision.ops.boxes", "batched_nms", _chosen),
+    ("torchvision.models.detection.roi_heads", "paste_masks_in_image", lambda _: masks_in_image),
+    ("torchvision.models.detection.roi_heads", "heatmaps_to_keypoints", lambda _: keypoints_of_heatmaps),
+)
 
 
 def _decoding(own: Any) -> Callable[..., Tensor]:

@@ -33,6 +33,7 @@ from .dynamic_shapes import check_additional, limit_notes, plain_shapes
 from .examples import dynamic_dims
 from .failures import export_failure, fixes_a_size, listening, quiet_export, whole_suggestions
 from .filled import filled
+from .library_shapes import library_shapes
 from .model_tensors import apart_from, check_leaves, check_model
 from .pools import pools_of_all_sizes
 from .program import ProgramInputs, check_tensor, import_program, replaced_error, user_name
@@ -357,7 +358,7 @@ def _export(
         lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
         patches = (
             quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels(), shared_operands(),
-            pools_of_all_sizes(), detections_of_all_sizes(), whole_suggestions(), counted_averages(),
+            pools_of_all_sizes(), detections_of_all_sizes(), library_shapes(), whole_suggestions(), counted_averages(),
         )  # fmt: skip
         with contextlib.ExitStack() as stack:
             for patch in patches:

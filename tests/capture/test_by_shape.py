@@ -217,6 +217,22 @@ def test_lines_are_the_models() -> None:
     assert places.pop().endswith("# here")
 
 
+def of_sizes(x: torch.Tensor) -> Any:
+    """Halves of what is twice as long, and as many rows as a number says that is computed from the length."""
+    length = torch.as_tensor(data=3 * len(x) / 4).ceil().long()
+    halves = torch.cat([x, x * 2]).chunk(2)
+    return (*halves, *torch.chunk(input=x.T, chunks=4, dim=0), x[:length], torch.as_tensor(x.shape[0]))
+
+
+def test_dynamic_sizes_are_not_fixed() -> None:
+    graph = capture(of_sizes, (X,), dynamic_shapes=({0: torch.export.Dim("n", max=64)},))
+    for n in (1, 2, 7):
+        got, want = eager(graph, (normal(n, 6),)), of_sizes(normal(n, 6))
+        assert len(got) == len(want)
+        for g, w in zip(got, want, strict=True):
+            torch.testing.assert_close(g, w)
+
+
 def test_a_mask_takes_as_many_values_as_there_are() -> None:
     def write(x: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         y = x.clone()

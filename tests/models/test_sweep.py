@@ -61,10 +61,12 @@ def test_a_run_that_ends_early_is_a_crash(sweep: Any, monkeypatch: pytest.Monkey
 
 def test_the_page_is_made_of_the_results_alone(sweep: Any, tmp_path: Path) -> None:
     results = {
-        ("vit", "static"): sweep.Result("vit", "static", "right", error=2e-7, eager=1e-7, kind="vision classifier"),
+        ("vit", "static"): sweep.Result("vit", "static", "right", "", 2e-7, 1e-7, kind="vision classifier"),
         ("bert", "static"): sweep.Result("bert", "static", "refused", "no | way", kind="text encoder"),
         ("bert", "dynamic"): sweep.Result("bert", "dynamic", "refused", "no | way", kind="text encoder"),
     }
+    vit = sweep.replace(results["vit", "static"], torch="2.13", stages={"capture": 2.0, "build": 1.5})
+    results["vit", "static"] = vit
     peers = {("bert", "static", "ONNX"): sweep.Result("bert", "static", "right", kind="ONNX")}
     found = sweep.Found(results, {"torch": "2"}, peers)
     files = sweep.Files(tmp_path / "sweep.json", tmp_path / "sweep.md", sweep.TABLES["transformers"])
@@ -76,6 +78,8 @@ def test_the_page_is_made_of_the_results_alone(sweep: Any, tmp_path: Path) -> No
     assert "| static | 1 | 1 | 0 | 0 | 0 |" in page
     assert "Of these 2 programs ONNX takes 1." in page
     assert "| bert | static | right |" in page
+    assert "Of these programs 1 with torch 2.13, 2 with another version of those above." in page
+    assert "| vit | static | 3.5 | 2.0 | 1.5 |" in page
 
 
 def test_other_compilers_are_judged_alike(sweep: Any, monkeypatch: pytest.MonkeyPatch) -> None:
