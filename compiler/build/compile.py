@@ -24,6 +24,7 @@ from . import link
 from .cache import DEFAULT_LIMIT, Cache, encode_key, storage_error
 from .images import KernelImage
 from .includes import Headers
+from .precompiled import HEADER, Precompiled, remove_header
 from .processes import Processes
 from .toolchain import Toolchain, compiler_environment, find_toolchain
 from .workspace import keep_failed, workspace
@@ -58,6 +59,7 @@ _LESS: dict[str, tuple[tuple[str, ...], ...]] = {
     "zig": (("-O1",),),
 }
 _UNIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_FIRST_INCLUDE = re.compile(r'^#include "([^"]*)"', re.MULTILINE)
 _DISK_FULL = ("No space left on device", "Disk quota exceeded")
 _ERROR_LINES = 8
 
@@ -206,6 +208,12 @@ def _link_command(units: Sequence[_Unit], toolchain: Toolchain, target: Target) 
     return link.link_command(toolchain, target, [unit.object for unit in units], "exports.map", "model.so")
 
 
+def _begins_with(text: str, header: str) -> bool:
+    """Whether a header is the first thing that a unit includes."""
+    first = _FIRST_INCLUDE.search(text)
+    return first is not None and first.group(1) == header
+
+
 def _is_custom(name: str) -> bool:
     """Whether a translation unit is of the user's own."""
     return name.startswith("custom_")
@@ -276,9 +284,11 @@ class _Build:
                 (folder / unit.object).write_bytes(stored)
                 self.log.append(f"{unit.name}: cached")
         missing.sort(key=lambda pair: -len(pair[0].text))
+        to_make = self._precompiled([unit for unit, _ in missing], folder)
         with ThreadPoolExecutor(max(1, min(self.jobs, len(missing)))) as pool:
             try:
                 compiled = [pool.submit(self._compile, unit, key, folder, processes) for unit, key in missing]
+                compiled += [pool.submit(self._precompile, header, folder, processes) for header in to_make]
                 for future in compiled:  # in order, so that of several failures always the same one is reported
                     while not wait([future], _INTERRUPTIBLE).done:
                         pass
@@ -287,11 +297,33 @@ class _Build:
                 processes.stop()
                 raise
 
+    def _precompiled(self, units: Sequence[_Unit], folder: Path) -> list[Precompiled]:
+        """Lays the precompiled header out where units begin with it; gives what is to be made for the next builds."""
+        users = [unit for unit in units if _begins_with(unit.text, HEADER)]
+        if self.toolchain.family != "gcc" or not users:
+            return []
+        flags, texts = users[0].flags, users[0].headers
+        own = {HEADER: texts[HEADER], **Headers(texts).of(texts[HEADER])}
+        identity = _common_key("header 1", self.toolchain, self.options)
+        header = Precompiled(self.cache, (*self.toolchain.command, *flags), identity, own)
+        return [] if header.place(folder) or not header.is_worth_making() else [header]
+
+    def _precompile(self, header: Precompiled, folder: Path, processes: Processes) -> list[str]:
+        """A compiler that fails here says so in the log alone: units compile without it."""
+        start = time.perf_counter()
+        code, _ = processes.run(header.making)
+        if code != 0:
+            return [f"{HEADER}: the compiler could not precompile it"]
+        header.keep(folder)
+        return [f"{HEADER}: precompiled in {time.perf_counter() - start:.2f} s"]
+
     def _compile(self, unit: _Unit, key: bytes, folder: Path, processes: Processes) -> list[str]:
         start = time.perf_counter()
         command = _compile_command(unit, self.toolchain)
         code, output = processes.run(command)
         notes: list[str] = []
+        if code > 0 and remove_header(folder):  # some GCCs stop where they cannot map the file to its address
+            code, output = processes.run(command)
         for less in _LESS[self.toolchain.family]:
             if code == 0 or not _is_fault(output):
                 break

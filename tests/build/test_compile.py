@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -348,3 +349,51 @@ def test_headers_follow_includes_through_generated_and_own_ones(tmp_path: Path) 
     assert found["made.h"] == made["made.h"]
     assert Headers(made, [tmp_path]).of('#include "missing.h"\n') == {}
     assert "mycc/c.h" in Headers(made, [tmp_path]).of("#include NAME\n")
+
+
+KERNELS = {
+    "program": EXP,
+    "kernels_0": """// Units of kernels begin so.
+#include "kernels/math/math.h"
+#include "kernels/loops/loops.h"
+using namespace mycc;
+void kernels_0(float *y, const float *x, int64_t n) {
+  for (int64_t i = 0; i + W <= n; i += W) store(y + i, exp(load(x + i)) + sin(load(x + i)));
+}
+""",
+}
+
+
+GCC = pytest.mark.skipif(shutil.which("g++") is None, reason="only GCC looks for such headers")
+PRECOMPILED = "kernels/math/math.h.gch"
+
+
+@GCC
+def test_a_precompiled_header_is_made_when_it_is_missed_twice_and_changes_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, 'exec g++ -H "$@"'))  # -H tells the headers that it reads
+    one, other = BuildOptions(cache_dir=tmp_path / "one"), BuildOptions(cache_dir=tmp_path / "other")
+
+    def built(comment: str, options: BuildOptions) -> tuple[bool, bool, bytes]:
+        """Whether the header was made, and whether the unit was compiled with it."""
+        unit = KERNELS["kernels_0"] + f"// {comment}\n"
+        result = build({**KERNELS, "kernels_0": unit}, SIZES, HOST, options)
+        made = any("precompiled in" in line for line in result.log)
+        return made, any(line.startswith("!") and line.endswith(PRECOMPILED) for line in result.log), result.library
+
+    assert [built(comment, one)[:2] for comment in "abc"] == [(False, False), (True, False), (False, True)]
+    assert built("c", one)[2] == built("c", other)[2]
+    assert built("d", replace(one, flags=("-O1",)))[:2] == (False, False)
+    assert built("d", replace(one, version="9.9"))[:2] == (False, False)
+
+
+@GCC
+def test_a_compiler_that_stops_at_its_precompiled_header_does_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stops = f"if [ -e {PRECOMPILED} ]; then echo 'fatal error: had to relocate PCH' >&2; exit 1; fi"
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, f'{stops}; exec g++ "$@"'))
+    for comment in "abc":
+        unit = KERNELS["kernels_0"] + f"// {comment}\n"
+        assert build({**KERNELS, "kernels_0": unit}, SIZES, HOST, BuildOptions(cache_dir=tmp_path)).library
