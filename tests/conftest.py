@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import warnings
 from collections import Counter
@@ -15,6 +16,10 @@ from .helpers.x87 import X87Stack
 
 Golden = Callable[[str], None]
 SLOW_SECONDS = 1800
+ROOT = Path(__file__).resolve().parents[1]
+# Objects of compilers, by all that they are made of: what has not changed since the last run is not compiled again.
+# Not the user's cache; subprocesses of tests and the workers of pytest-xdist have it too. `make clean` empties it.
+os.environ.setdefault("MYCC_CACHE_DIR", str(ROOT / "build" / "tests" / "cache"))
 MANY = 500  # tests of a run that says where its time went
 
 

@@ -4,7 +4,8 @@
     kernels/math/math.h.gch    GCC takes this one for it, where it lies beside it and fits the options
 
 An object is the same, byte for byte, with it and without it: so it is no part of an object's key, and it is made when
-it pays. The first build that misses it leaves a note; the next one makes it beside its own units, for those that follow.
+it pays. The first build that misses it leaves a note; the next one makes it beside its own units, for those that
+follow.
 Only GCC looks for such files by itself.
 """
 

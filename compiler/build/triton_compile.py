@@ -7,6 +7,7 @@ variables are kept from the workers.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import queue
@@ -174,11 +175,17 @@ def _task(kernel: TritonKernel, target: Target) -> dict[str, Any]:
 def _key(kernel: TritonKernel, target: Target, triton: str, options: BuildOptions) -> bytes:
     parts = [("what", "triton kernel 2"), ("mycc", options.version), ("triton", triton)]
     parts += [
+        ("worker", _worker_text()),
         ("widens", str(kernel.widens)),
         ("task", json.dumps(_task(kernel, target), sort_keys=True)),
         ("source", kernel.source),
     ]
     return encode_key(parts)
+
+
+@functools.cache
+def _worker_text() -> str:
+    return WORKER.read_text()
 
 
 def _encode(image: KernelImage) -> bytes:

@@ -14,6 +14,7 @@ import mycc
 import pytest
 import torch
 from mycc.cli import app
+from mycc.compiler.build.cache import default_folder
 from mycc.compiler.build.compile import BuildOptions
 from mycc.compiler.build.triton_compile import compile_kernels, kernel_options
 from mycc.compiler.build.triton_worker import accesses
@@ -39,8 +40,9 @@ HALF = torch.bfloat16
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache() -> Path:
+    """That of all tests."""
+    return default_folder()
 
 
 def manifest_of(package: Path) -> dict[str, Any]:

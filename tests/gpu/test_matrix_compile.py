@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import triton
+from mycc.compiler.build.cache import default_folder
 from mycc.compiler.build.compile import BuildOptions
 from mycc.compiler.build.triton_compile import CompiledKernels, compile_kernels
 from mycc.compiler.codegen.cuda.gemm import misfit
@@ -102,8 +103,9 @@ def kernel(form: str, capability: int) -> TritonKernel:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache() -> Path:
+    """That of all tests."""
+    return default_folder()
 
 
 def compiled(kernels: list[TritonKernel], capability: int, cache: Path) -> CompiledKernels:

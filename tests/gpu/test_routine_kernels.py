@@ -216,7 +216,7 @@ def test_routines_compile_for_every_chip(chip: int, tmp_path: Any) -> None:
 
     kernels = program(function, x, device=DEVICES[chip]).code.kernels
     (target,) = parse_targets(f"cuda:sm_{chip}")
-    built = compile_kernels(kernels, target, BuildOptions(cache_dir=tmp_path))
+    built = compile_kernels(kernels, target, BuildOptions())
     assert not any(image.facts["spills"] for image in built.images)
 
 
@@ -226,7 +226,7 @@ def test_sums_that_end_loops_are_equal_in_all_lanes(tmp_path: Any) -> None:
     kernels = program(lambda x: (torch.linalg.svd(x), torch.linalg.eigh(x + x.mT)), x, device=DEVICES[80]).code.kernels
     (target,) = parse_targets("cuda:ptx")
     loops = [kernel for kernel in kernels if "while " in kernel.source]
-    images = compile_kernels(loops, target, BuildOptions(cache_dir=tmp_path)).images
+    images = compile_kernels(loops, target, BuildOptions()).images
     assert len(images) == 2
     assert not any(b"fma." in image.image or b"mul.f64" in image.image for image in images)
 
@@ -247,7 +247,7 @@ def test_loops_of_factorisations_end_on_a_device(tmp_path: Any) -> None:
 def test_numbers_among_operands_of_float64(tmp_path: Any) -> None:
     kernels = program(lambda x: torch.pow(2.5, x), torch.zeros(9, dtype=torch.float64), device=DEVICES[90]).code.kernels
     (target,) = parse_targets("cuda:sm_90")
-    assert compile_kernels(kernels, target, BuildOptions(cache_dir=tmp_path)).images
+    assert compile_kernels(kernels, target, BuildOptions()).images
 
 
 def test_matrices_without_elements(interpreter: TritonInterpreter) -> None:
@@ -262,5 +262,5 @@ def test_general_factorisations_compile(tmp_path: Any) -> None:
 
     kernels = program(function, matrices(2, 6, 6), device=DEVICES[90]).code.kernels
     (target,) = parse_targets("cuda:sm_90")
-    built = compile_kernels(kernels, target, BuildOptions(cache_dir=tmp_path))
+    built = compile_kernels(kernels, target, BuildOptions())
     assert max(image.facts["spills"] for image in built.images) <= 16  # around divisions of float64

@@ -65,9 +65,9 @@ def kernel_of(name: str, expressions: list[Expr]) -> TritonKernel:
     return replace(kernel, source=kernel.source.replace(PLACEHOLDER, name))
 
 
-def compiled(kernels: list[TritonKernel], target: str, cache: Path) -> list[str]:
+def compiled(kernels: list[TritonKernel], target: str) -> list[str]:
     """The images for a target, as texts."""
-    built = compile_kernels(kernels, parse_targets(target)[0], BuildOptions(cache_dir=cache))
+    built = compile_kernels(kernels, parse_targets(target)[0], BuildOptions())
     return [image.image.decode(errors="replace") for image in built.images]
 
 
@@ -76,16 +76,16 @@ def of_type(op: ScalarOp, dtype: str) -> bool:
 
 
 @pytest.mark.parametrize("dtype", [t for types in TYPES.values() for t in types])
-def test_operators_of_a_type_compile(dtype: str, tmp_path: Path) -> None:
+def test_operators_of_a_type_compile(dtype: str) -> None:
     """In one kernel, each of elements alone and with a number at each place. Special functions: test_each_operator."""
     own = [op for op in OPS.values() if of_type(op, dtype) and not op.header]
     forms = [(op, places) for op in own for places in ((), *(((n,) for n in range(op.arity)) if op.arity == 2 else ()))]
-    assert compiled([kernel_of(f"all_{dtype}", [applied(op, dtype, n) for op, n in forms])], "cuda:ptx", tmp_path)
+    assert compiled([kernel_of(f"all_{dtype}", [applied(op, dtype, n) for op, n in forms])], "cuda:ptx")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [t for types in TYPES.values() for t in types])
-def test_each_operator_compiles(dtype: str, tmp_path: Path) -> None:
+def test_each_operator_compiles(dtype: str) -> None:
     kernels = [
         kernel_of(f"{op.name}_{'_'.join(map(str, places))}", [applied(op, dtype, places)])
         for op in OPS.values()
@@ -93,17 +93,17 @@ def test_each_operator_compiles(dtype: str, tmp_path: Path) -> None:
         for places in ((), *(((n,) for n in range(op.arity)) if op.arity > 1 else ()))
         if not (op.name == "where" and places == (0,))
     ]
-    assert len(compiled(kernels, "cuda:sm_90", tmp_path)) == len(kernels)
+    assert len(compiled(kernels, "cuda:sm_90")) == len(kernels)
 
 
-def test_numbers_beside_float64_keep_all_bits(tmp_path: Path) -> None:
+def test_numbers_beside_float64_keep_all_bits() -> None:
     """Each place of each operator: the code has the number as a float64, and nothing of float32."""
     names = "add sub mul div fma maximum minimum fmax fmin copysign eq lt ge where".split()
     forms = [(OPS[name], n) for name in names for n in range(OPS[name].arity) if (name, n) != ("where", 0)]
     expressions = [applied(op, "f64", (n,)) for op, n in forms]
     expressions += [applied(OPS["where"], "f64", (1, 2))]
     kernels = [kernel_of(f"k{n}", [e]) for n, e in enumerate(expressions)]
-    for (op, place), text in zip([*forms, (OPS["where"], 12)], compiled(kernels, "cuda:ptx", tmp_path), strict=True):
+    for (op, place), text in zip([*forms, (OPS["where"], 12)], compiled(kernels, "cuda:ptx"), strict=True):
         exact = "0d3FFB333333333333" in text or "0dBFFB333333333333" in text or str(0x3FFB333333333333) in text
         assert exact, (op.name, place)
         assert "f32" not in text, (op.name, place)
@@ -202,7 +202,7 @@ def test_numbers_below_the_normal_ones_of_float32(interpreter: TritonInterpreter
     x = torch.tensor([0.0, 1e-40, -1e-40, 3.0, float("nan")])
     f = Call1(lambda x: [x == 1e-40, x.clamp(min=1e-40), torch.where(x > 0, x, 1e-40), 1e-40 / x, x.fmod(1e-40)])
     program = device_program(f, (x,))
-    assert compiled(list(program.code.kernels), "cuda:ptx", tmp_path)
+    assert compiled(list(program.code.kernels), "cuda:ptx")
     found = run_interpreted(program, interpreter, [x])
     for got, want in zip(found[:3], f(x)[:3], strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)

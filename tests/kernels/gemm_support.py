@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -15,10 +14,12 @@ import numpy as np
 import pytest
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 
+from ..helpers.libraries import compiled
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]  # of "kernels/..."
 INCLUDE = ROOT / "runtime" / "include"
-INCLUDES = ("-I", INCLUDE, "-I", ROOT, "-I", HERE)
+INCLUDES = ("-I", str(INCLUDE), "-I", str(ROOT))
 FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -ffp-contract=off".split()
 WARNINGS = ["-Wno-psabi", "-Wall", "-Wextra", "-Werror"]
 NEEDS = {
@@ -42,6 +43,12 @@ def levels(fast: int) -> list[Any]:
     return [pytest.param(isa, marks=[pytest.mark.slow] if len(found) - i > fast else []) for i, isa in enumerate(found)]
 
 
+def own_headers(isa: str) -> dict[str, str]:
+    """The headers beside the project's that sources of this folder include: name -> text."""
+    beside = {path.name: path.read_text() for path in HERE.glob("*.h")}
+    return {**beside, "micro_kernels.h": render_micro_kernels(isa)}
+
+
 def library(isa: str) -> ctypes.CDLL:
     """The compiled test library for an ISA level."""
     loaded, error = _build(isa)
@@ -52,23 +59,14 @@ def library(isa: str) -> ctypes.CDLL:
 @functools.cache
 def _build(isa: str) -> tuple[ctypes.CDLL | None, str]:
     """The library, or the compiler's words when it failed: once, not once per example."""
+    command = ["g++", *FLAGS, *WARNINGS, f"-march={isa}", *INCLUDES, "-shared", "-fPIC"]
+    source = (HERE / "gemm_library.cpp").read_text()
     with tempfile.TemporaryDirectory(prefix=f"mycc-gemm-{isa}-") as name:
-        folder = Path(name)
-        (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
-        out, source = folder / "gemm.so", HERE / "gemm_library.cpp"
-        flags = [
-            *FLAGS,
-            *WARNINGS,
-            f"-march={isa}",
-            "-I",
-            folder,
-            *INCLUDES,
-            "-shared",
-            "-fPIC",
-        ]
-        command = [str(word) for word in ("g++", *flags, source, "-o", out, "-pthread")]
-        done = subprocess.run(command, capture_output=True, text=True)
-        return (None, done.stderr) if done.returncode else (ctypes.CDLL(str(out)), "")
+        try:
+            out = compiled(command, source, own_headers(isa), Path(name) / "gemm.so", ("-pthread",))
+        except AssertionError as error:
+            return None, str(error)
+        return ctypes.CDLL(str(out)), ""
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -13,9 +12,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 
-from .gemm_support import FLAGS, HERE, INCLUDES, WARNINGS, levels
+from ..helpers.libraries import compiled
+from .gemm_support import FLAGS, HERE, INCLUDES, WARNINGS, levels, own_headers
 
 LEVELS = levels(2)
 INF = float("inf")
@@ -50,21 +49,10 @@ def library(isa: str) -> ctypes.CDLL:
 
 
 def build(isa: str, folder: Path) -> ctypes.CDLL:
-    (folder / "micro_kernels.h").write_text(render_micro_kernels(isa))
     flags = [flag for flag in FLAGS if flag != "-fvisibility=hidden"]
-    command = [
-        "g++",
-        *flags,
-        *WARNINGS,
-        f"-march={isa}",
-        "-I",
-        folder,
-        *INCLUDES,
-        "-shared",
-        "-fPIC",
-    ]
-    out = folder / "attention.so"
-    subprocess.run([str(c) for c in [*command, HERE / "attention_library.cpp", "-o", out, "-pthread"]], check=True)
+    command = ["g++", *flags, *WARNINGS, f"-march={isa}", *INCLUDES, "-shared", "-fPIC"]
+    source = (HERE / "attention_library.cpp").read_text()
+    out = compiled(command, source, own_headers(isa), folder / "attention.so", ("-pthread",))
     loaded = ctypes.CDLL(str(out))
     for name in NAMES.values():
         for function in ("attention", "attention_gradient"):

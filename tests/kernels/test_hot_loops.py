@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from mycc.compiler.build.compile import COMPILE_FLAGS
 from mycc.compiler.codegen.cpu.conv_tiles import RUN_TILE_SETS
-from mycc.compiler.codegen.cpu.micro import PANEL, TILE_SETS, Tile, render_micro_kernels
+from mycc.compiler.codegen.cpu.micro import PANEL, TILE_SETS, Tile
 from mycc.compiler.machine.targets import TARGETS, Target
 
-from .gemm_support import HERE, INCLUDE, ROOT
+from ..helpers.libraries import compiled
+from .gemm_support import HERE, INCLUDE, ROOT, own_headers
 
 #: levels with register tiles of their own
 CPU = [target for target in TARGETS if not target.level]
@@ -34,12 +35,10 @@ def disassembly(target: Target, folder: Path, source: Path = HERE / "gemm_librar
     compiler, objdump = tool(target, "g++"), tool(target, "objdump")
     if compiler is None or objdump is None:
         pytest.skip(f"no compiler for {target.arch}")
-    (folder / "micro_kernels.h").write_text(render_micro_kernels(target.isa))
-    out = folder / "kernels.so"
-    include = [f"-I{path}" for path in (folder, INCLUDE, ROOT, HERE)]
+    include = [f"-I{path}" for path in (INCLUDE, ROOT)]
     flags = [flag for flag in COMPILE_FLAGS if flag != "-fvisibility=hidden"]  # names to find the tiles by
-    command = [compiler, *flags, *target.flags, *include, "-shared", str(source)]
-    subprocess.run([*command, "-o", str(out)], check=True)
+    command = [compiler, *flags, *target.flags, *include, "-shared"]
+    out = compiled(command, source.read_text(), own_headers(target.isa), folder / "kernels.so")
     done = subprocess.run([objdump, "-dC", "--no-show-raw-insn", str(out)], check=True, capture_output=True, text=True)
     return done.stdout
 

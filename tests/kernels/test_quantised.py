@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 from mycc.compiler.machine.local_cpu import machine
 from mycc.compiler.machine.targets import TARGETS, Target, runs_here
 
-from .gemm_support import FLAGS, HERE, INCLUDES, WARNINGS
+from ..helpers.libraries import compiled
+from .gemm_support import FLAGS, HERE, INCLUDES, WARNINGS, own_headers
 
 #: levels whose kernels are those of others but for a few instructions, which the operators' tests run as well
 OTHERS = ("x86-64-v2", "x86-64-v3+vnni")
@@ -30,10 +30,9 @@ def test_products_are_exact(target: Target, tmp_path: Path) -> None:
         runner = [qemu, "-cpu", "max"]
     elif not runs_here(target):
         pytest.skip(f"this CPU has not all of {target.isa}")
-    (tmp_path / "micro_kernels.h").write_text(render_micro_kernels(target.tiles))
-    program = tmp_path / "check"
-    command = [compiler, *FLAGS, *WARNINGS, *target.flags, "-I", tmp_path, *INCLUDES, "-static", "-pthread"]
-    subprocess.run([str(w) for w in (*command, HERE / "quantised_check.cpp", "-o", program)], check=True)
+    command = [compiler, *FLAGS, *WARNINGS, *target.flags, *INCLUDES, "-static", "-pthread"]
+    source = (HERE / "quantised_check.cpp").read_text()
+    program = compiled(command, source, own_headers(target.tiles), tmp_path / "check")
     done = subprocess.run([*runner, str(program)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     if target.isa in WANTED:

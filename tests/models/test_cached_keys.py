@@ -48,7 +48,7 @@ class Rolling(Step):
 
 def compiled(model: nn.Module, args: tuple[torch.Tensor, ...], path: Path, **how: Any) -> Callable[..., list[Any]]:
     """Runs the package with one thread and with two: the bits are equal."""
-    mycc.compile(model, args, out=path, cache_dir=path.parent / "cache", **how)
+    mycc.compile(model, args, out=path, **how)
     models = [mycc.load(path, threads=n) for n in (1, 2)]
 
     def run(*args: torch.Tensor) -> list[torch.Tensor]:

@@ -68,7 +68,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     for name, (function, inputs, _, _) in CASES.items():
         dims = {0: ROWS} if inputs[0] is X else {0: ROWS, 1: COLUMNS} if inputs[0] is BYTES else {}
         entries[name] = (Call1(function).eval(), inputs, None, ((dims,) * len(inputs),))
-    mycc.compile(entries, out=folder / "sizes.pkg", cache_dir=folder / "cache")
+    mycc.compile(entries, out=folder / "sizes.pkg")
     return mycc.load(folder / "sizes.pkg")
 
 

@@ -98,7 +98,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("bools")
     x, mask = torch.linspace(-2, 2, N), torch.arange(N) % 2 == 0
     entries = {f.__name__.strip("_"): (Call1(f).eval(), (x, mask)) for f in FUNCTIONS}
-    mycc.compile(entries, out=folder / "bools.pkg", cache_dir=folder / "cache")
+    mycc.compile(entries, out=folder / "bools.pkg")
     assert bools_in_memory(folder / "bools.pkg") == []
     return mycc.load(folder / "bools.pkg")
 
@@ -114,7 +114,7 @@ def test_a_byte_that_is_not_0_is_true(model: Any, function: Callable[..., Any]) 
 
 
 def test_states_and_constants(tmp_path: Path) -> None:
-    mycc.compile(Kept().eval(), (torch.zeros(N),), out=tmp_path / "kept.pkg", cache_dir=tmp_path / "cache")
+    mycc.compile(Kept().eval(), (torch.zeros(N),), out=tmp_path / "kept.pkg")
     kept = mycc.load(tmp_path / "kept.pkg")
     kept.state["seen"] = given()
     rows, count = kept(np.zeros(N, np.float32))
@@ -135,5 +135,5 @@ def test_a_kernel_of_the_user_gets_0_and_1(tmp_path: Path) -> None:
         torch.library.register_fake("boolbytes::picked", fake, lib=library)
         mycc.cpp_kernel("boolbytes::picked", source)
         module = Call1(torch.ops.boolbytes.picked).eval()
-        mycc.compile(module, (torch.arange(N) % 2 == 0,), out=tmp_path / "picked.pkg", cache_dir=tmp_path / "cache")
+        mycc.compile(module, (torch.arange(N) % 2 == 0,), out=tmp_path / "picked.pkg")
     np.testing.assert_array_equal(mycc.load(tmp_path / "picked.pkg")(given()), BYTES != 0)

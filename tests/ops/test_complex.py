@@ -111,7 +111,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Any:
     entries: dict[str, Any] = dict(CASES)
     entries.update({f"of_{name}": (getattr(torch, name), (points,)) for name in FUNCTIONS})
     entries.update({f"edge_{name}": (getattr(torch, name), (edges,)) for name in AT_EDGES})
-    options = {"verify": False, "cache_dir": folder / "cache", "options": {"build.flags": "-O1"}}
+    options = {"verify": False, "options": {"build.flags": "-O1"}}
     return mycc.load(mycc.compile(entries, out=folder / "complex.pkg", **options))
 
 

@@ -53,7 +53,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("fourier")
-    return mycc.load(mycc.compile(CASES, out=folder / "fft.pkg", verify=False, cache_dir=folder / "cache"))
+    return mycc.load(mycc.compile(CASES, out=folder / "fft.pkg", verify=False))
 
 
 def distance(got: torch.Tensor, want: torch.Tensor) -> float:

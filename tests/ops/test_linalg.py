@@ -77,7 +77,7 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] =
 def package(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("linalg")
     entries = {name: (function, args) for name, (function, args) in CASES.items()}
-    return mycc.load(mycc.compile(entries, out=folder / "linalg.pkg", verify=False, cache_dir=folder / "cache"))
+    return mycc.load(mycc.compile(entries, out=folder / "linalg.pkg", verify=False))
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -112,7 +112,7 @@ def dynamic_package(tmp_path_factory: pytest.TempPathFactory) -> Any:
     entries = {
         name: (function, (A, B)[:count], {}, ({0: batch},) * count) for name, (function, count) in OF_ANY_BATCH.items()
     }
-    return mycc.load(mycc.compile(entries, out=folder / "linalg.pkg", verify=False, cache_dir=folder / "cache"))
+    return mycc.load(mycc.compile(entries, out=folder / "linalg.pkg", verify=False))
 
 
 @pytest.mark.parametrize("name", list(OF_ANY_BATCH))

@@ -43,7 +43,7 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Entry]:
         path = folder / f"chunk{chunk}.pkg"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pipeline, "run_graph_passes", lambda graph, *_, **__: graph)
-            mycc.compile(entries, out=path, verify=False, cache_dir=_cache(folder))
+            mycc.compile(entries, out=path, verify=False)
         assert bools_in_memory(path) == []
         return mycc.load(path), modules
 
@@ -61,11 +61,6 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Entry]:
         return model.entry(f"sample{position}"), modules[position]
 
     return find
-
-
-def _cache(folder: Path) -> Path:
-    """A cache of its own: the tests must not be fast, or wrong, by what lies in the user's."""
-    return folder / "cache"
 
 
 @pytest.mark.parametrize("position", range(len(SAMPLES)), ids=[s.name for s in SAMPLES])

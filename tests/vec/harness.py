@@ -7,11 +7,12 @@ import functools
 import mmap
 import platform
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 import numpy as np
+
+from ..helpers.libraries import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 #: of "kernels/..." and of "mycc/abi.h"
@@ -48,15 +49,9 @@ NO_MMX = ["-mno-mmx"] if platform.machine() == "x86_64" else []
 def library(source: str, build: str) -> ctypes.CDLL:
     """The C++ source compiled as a shared library, warnings as errors."""
     compiler, isa = build.split(":")
+    command = [compiler, *FLAGS.split(), *WARNINGS.split(), f"-march={isa}", *NO_MMX, *INCLUDES, "-shared", "-fPIC"]
     with tempfile.TemporaryDirectory(prefix="mycc-vec-") as name:
-        folder = Path(name)
-        (folder / "test.cpp").write_text(source)
-        command = [compiler, *FLAGS.split(), *WARNINGS.split(), f"-march={isa}", *NO_MMX, *INCLUDES, "-shared", "-fPIC"]
-        done = subprocess.run(
-            [*command, str(folder / "test.cpp"), "-o", str(folder / "test.so")], capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[:4000]}"
-        return ctypes.CDLL(str(folder / "test.so"))
+        return ctypes.CDLL(str(compiled(command, source, {}, Path(name) / "test.so")))
 
 
 class GuardedMemory:

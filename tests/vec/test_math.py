@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from mycc.compiler.ir.ops import ANY, OPS, Printed, spell
 
+from ..helpers.libraries import compiled
 from .exact import MEANING, exact, operands_of
 from .harness import FLAGS, INCLUDES, WARNINGS, builds, ulps, window
 
@@ -68,11 +69,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 def command(build: str, folder: Path) -> list[str]:
     compiler, isa = build.split(":")
-    (folder / "rows.cpp").write_text(source())
     flags = [*FLAGS.split(), *WARNINGS.split(), f"-march={isa}", *INCLUDES]
     static = ["-static"] if build == AARCH64 else []
-    subprocess.run([compiler, *flags, *static, str(folder / "rows.cpp"), "-o", str(folder / "rows"), "-lm"], check=True)
-    return [*(["qemu-aarch64-static"] if build == AARCH64 else []), str(folder / "rows")]
+    program = compiled([compiler, *flags, *static], source(), {}, folder / "rows", ("-lm",))
+    return [*(["qemu-aarch64-static"] if build == AARCH64 else []), str(program)]
 
 
 @functools.cache
