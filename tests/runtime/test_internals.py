@@ -201,13 +201,13 @@ def test_a_thousand_buffers_are_placed_quickly(internals: Any) -> None:
     import time
 
     buffers = transformer(150, 128, 768)
-    start = time.perf_counter()
+    start = time.process_time()  # of this process, whatever else runs
     plan(internals, buffers[:10])
     lives = (ctypes.c_int32 * (2 * len(buffers)))(*[k for first, last, _ in buffers for k in (first, last)])
     sizes = (ctypes.c_int64 * len(buffers))(*[64 * size for *_, size in buffers])
     out = [(ctypes.c_int64 * len(buffers))() for _ in range(3)]
     assert internals.test_plan(lives, sizes, len(buffers), 1202, *out)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 @pytest.mark.parametrize("size", [0, 1, 55, 56, 63, 64, 65, 119, 128, 1000, 4 << 20])
