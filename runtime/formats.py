@@ -5,6 +5,7 @@ A file is told by its first bytes, not by its name; nothing of it is run or unpi
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import zipfile
@@ -61,15 +62,28 @@ def _head(name: str) -> bytes:
         return file.read(4096) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
 
 
+#: how the names of transformers' classes end -> the task that they are for
+_TASKS = {
+    "ForCausalLM": "text-generation", "ForConditionalGeneration": "text2text-generation", "ForMaskedLM": "fill-mask",
+    "ForSequenceClassification": "text-classification", "ForTokenClassification": "token-classification",
+    "ForQuestionAnswering": "question-answering", "ForImageClassification": "image-classification",
+}  # fmt: skip
+
+
 def _folder(name: str) -> Format | None:
-    if os.path.isfile(os.path.join(name, "config.json")):
-        return Format("a folder of a Hugging Face model", "Write a file with:\n"
-                      "  from transformers import AutoModel\n"
-                      f"  model = AutoModel.from_pretrained({name!r}).eval()\n"
-                      "  example_inputs = ((), {\"input_ids\": torch.randint(0, 1000, (1, 128))})\n"
-                      "and compile that. A language model that writes text: mycc compile "
-                      f"{name} --task text-generation")  # fmt: skip
-    return None
+    path = os.path.join(name, "config.json")
+    if not os.path.isfile(path):
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            kind = str(json.load(file)["architectures"][0])
+    except (OSError, ValueError, LookupError, TypeError):
+        kind = ""
+    task = next((task for end, task in _TASKS.items() if kind.endswith(end)), "feature-extraction")
+    hint = (
+        f"Say what it is for: mycc compile {name} --task {task} --out model.pkg\n`mycc compile --help` lists the tasks."
+    )
+    return Format("a folder of a Hugging Face model", hint)
 
 
 def _archive(name: str) -> Format | None:

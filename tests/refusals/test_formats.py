@@ -34,6 +34,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "m.onnx").write_bytes(b"\x08\x08\x12\x07pytorch")
     (folder / "bert").mkdir()
     (folder / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "judge").mkdir()
+    (folder / "judge" / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
     return folder
 
 
@@ -47,7 +49,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("script.pt", "a TorchScript file", "the module that was scripted or traced"),
         ("w.safetensors", "a safetensors file", "safetensors.torch.load_file"),
         ("m.onnx", "an ONNX file", "that model's source"),
-        ("bert", "a folder of a Hugging Face model", "AutoModel.from_pretrained"),
+        ("bert", "a folder of a Hugging Face model", "--task feature-extraction"),
+        ("judge", "a folder of a Hugging Face model", "--task text-classification"),
     ],
 )
 def test_other_formats_get_their_advice_everywhere(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mycc.runtime.errors import LoadError
+from mycc.runtime.errors import LoadError, RunError
 
 from .conftest import Loaded
 from .packages import WEIGHTS, Draft, data_ranges
@@ -60,6 +60,29 @@ def test_a_change_of_the_file_does_not_reach_what_was_read(
     assert right(model)
     with pytest.raises(LoadError):
         library.load_file(str(path))
+
+
+@pytest.mark.parametrize("change", ["overwritten", "cut off", "replaced"])
+def test_a_call_whose_weights_are_pages_of_a_changed_file_is_refused(library: Any, large: Path, change: str) -> None:
+    """Neither wrong numbers nor the death of the process; a file that is renamed over it changes nothing."""
+    model = Loaded(library.load_file(str(large)))
+    assert right(model)
+    if change == "overwritten":
+        with large.open("r+b") as file:
+            file.write(b"\xff" * large.stat().st_size)
+    elif change == "cut off":
+        os.truncate(large, 1 << 16)
+    else:
+        other = large.with_name("other.pkg")
+        other.write_bytes(bytes(large.stat().st_size))
+        other.rename(large)
+        assert right(model)
+        return
+    for _ in range(2):
+        with pytest.raises(
+            RunError, match=r"was written to, or cut off, after it was loaded[^\0]*Load the package again"
+        ):
+            model("affine", X)
 
 
 def test_code_that_changes_under_way_is_refused_or_not_seen(library: Any, large: Path) -> None:

@@ -14,6 +14,7 @@ struct Mapping {
   size_t size = 0;
   int descriptor = -1;
   int64_t modified[2] = {0, 0};  // seconds and nanoseconds, when it was opened
+  bool shared = false;           // pages of the file lie in the memory
 };
 
 // Opens a file and takes memory of its size, aligned as huge pages are. MYCC_OK or a code with its text.

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "../base/os.h"
+#include "../package/package_file.h"
 #include "planner.h"
 #include "state.h"
 
@@ -83,6 +84,7 @@ Call *Call::take_free(mycc_model &model) {
 }
 
 Call *Call::acquire(mycc_model &model) {
+  if (check_pages(model.file) != MYCC_OK) return nullptr;
   {
     Locked locked(model.lock);
     if (Call *call = take_free(model)) return call;

@@ -232,7 +232,7 @@ int load_model(const char *path, const void *data, size_t size, const mycc_load_
   }
   if (status == MYCC_OK) status = build_model(made, path, data, size, read);
   if (status == MYCC_OK) status = check_unchanged(path, made->file);
-  close_file(&made->file);
+  if (!made->file.shared || made->gpu) close_file(&made->file);  // the calls of others look at it
   if (status != MYCC_OK) {
     destroy(made);
     free(made);

@@ -87,7 +87,9 @@ int read_all(const char *path, bool private_weights, Mapping *mapping) {
   if (!read_file(*mapping, data, 0, mapped.begin)) return damaged(path);
   if (directory > mapped.end && !read_file(*mapping, data + mapped.end, mapped.end, directory - mapped.end))
     return damaged(path);
-  if (mapped.end == 0 || map_over(*mapping, data + mapped.begin, mapped.begin, mapped.end - mapped.begin)) return MYCC_OK;
+  if (mapped.end == 0) return MYCC_OK;
+  mapping->shared = map_over(*mapping, data + mapped.begin, mapped.begin, mapped.end - mapped.begin);
+  if (mapping->shared) return MYCC_OK;
   return fail(MYCC_ERROR_LOAD, "cannot map %s", path);
 }
 
@@ -105,6 +107,13 @@ int check_unchanged(const char *path, const Mapping &mapping) {
   return fail(MYCC_ERROR_LOAD,
               "%s changed while it was loaded\n  Replace a package by another file with its name, not by writing into it.",
               path);
+}
+
+int check_pages(const Mapping &mapping) {
+  if (mapping.descriptor < 0 || !file_changed(mapping)) return MYCC_OK;
+  return fail(MYCC_ERROR_RUN,
+              "the package's file was written to, or cut off, after it was loaded: its weights are not those that were "
+              "checked\n  Load the package again. Replace a package by renaming a new file over it, or load it as a copy.");
 }
 
 int copy_package(const void *data, size_t size, Mapping *mapping) {

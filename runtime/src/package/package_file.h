@@ -10,6 +10,9 @@ namespace mycc::runtime {
 int read_package(const char *path, bool private_weights, Mapping *mapping);
 // A failure when the file has changed since it was read.
 int check_unchanged(const char *path, const Mapping &mapping);
+// A failure when the file whose pages are a model's weights was written to, or cut off, after it was loaded. Other models
+// pass: nothing of the file is left in them.
+int check_pages(const Mapping &mapping);
 // A copy of a package in memory.
 int copy_package(const void *data, size_t size, Mapping *mapping);
 
