@@ -31,12 +31,12 @@ COMPILER_PARTS = (
     ("safetensors", "", "to write weights"),
     ("ml_dtypes", "", "for bfloat16 in numpy"),
 )
-#: distribution, what for, and the command that installs it; "": the extra `bench`
+#: distribution, what for, and the extra of mycc that brings it
 OPTIONAL_PARTS = (
-    ("transformers", "for mycc compile DIR --task", "pip install transformers"),
-    ("tokenizers", "for texts in and out of packages", "pip install tokenizers"),
-    ("onnxruntime", "peer of mycc bench", ""),
-    ("openvino", "peer of mycc bench", ""),
+    ("transformers", "for mycc compile DIR --task", "bench"),
+    ("tokenizers", "for texts in and out of packages", "text"),
+    ("onnxruntime", "peer of mycc bench", "bench"),
+    ("openvino", "peer of mycc bench", "bench"),
 )
 _INSTALLERS = (
     ("apt-get", "sudo apt-get install g++"),
@@ -165,8 +165,8 @@ def _gpu() -> Iterator[Finding]:
 
 
 def _optional() -> Iterator[Finding]:
-    for name, what, fix in OPTIONAL_PARTS:
-        found = _distribution(name, "", what, what, fix or how_to_install("bench"))
+    for name, what, extra in OPTIONAL_PARTS:
+        found = _distribution(name, "", what, what, how_to_install(extra))
         yield found if found.state == "ok" else Finding(name, "off", "not installed", what, found.fix)
 
 
