@@ -1,6 +1,7 @@
 """Quantised weights on a GPU: kernels of few rows by tiles, a step of generation, and float8 products of a prompt.
 
-    python bench/quantized_gpu.py [--sections kernels,decode,prefill] [--json FILE] [--layers 16] [--jobs 12]
+    python bench/quantized_gpu.py [--sections kernels,decode,prefill] [--match '^1x.*int4'] [--json FILE] [--layers 16]
+        [--jobs 12]
 
 kernels: products of 1, 4 and 16 rows with the weights of a Llama of 1 B (hidden 2048, 32:8 heads, 8192, vocabulary
 128256) as bf16, int8 and int4 by groups of 64 and 128; every tile is compared with float64 and timed with cold weights
@@ -16,11 +17,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +79,7 @@ def vector_tiles(n: int, k: int) -> Iterator[GemmTile]:
 
 def tensor_core_tiles(n: int, words: int, steps: tuple[int, ...]) -> Iterator[GemmTile]:
     forms = ((4, 3), (4, 5), (2, 4))  # warps and stages
-    for columns, step, split, form in itertools.product((32, 64, 128), steps, (1, 2, 4, 8), forms):
+    for columns, step, split, form in itertools.product((16, 32, 64, 128), steps, (1, 2, 4, 8), forms):
         if words // (step * split) and 128 <= n // columns * split <= 2100 and (form[0] == 4 or columns < 128):
             yield GemmTile(16, columns, step, form[0], form[1], split)
 
@@ -99,7 +102,7 @@ def cases() -> Iterator[Case]:
 
 def kernels(options: argparse.Namespace, copy: float) -> list[dict[str, Any]]:
     found = []
-    every = list(cases())
+    every = [case for case in cases() if re.search(options.match, case.name)]
     launches = {}
     for case in every:
         node: Any = case.probe.node
@@ -334,7 +337,8 @@ def step_us(call: Callable[[], Any], calls: int = 100) -> float:
 
 
 def kernels_of(call: Callable[..., Any], given: tuple[Tensor, ...]) -> None:
-    """What the kernels of a call take, the longest first, as torch's profiler sees them."""
+    """What the kernels of a call add to its time, the longest first: what each takes behind the end of those before it,
+    as kernels that are launched early wait for them."""
     from torch.profiler import ProfilerActivity, profile
 
     try:
@@ -342,10 +346,17 @@ def kernels_of(call: Callable[..., Any], given: tuple[Tensor, ...]) -> None:
             for _ in range(10):
                 call(*given)
             torch.cuda.synchronize()
-        rows = sorted(seen.key_averages(), key=lambda r: -r.self_device_time_total)
-        for row in rows[:14]:
-            print(f"    {row.self_device_time_total / 10:8.1f} us  {row.count / 10:5.0f} x  {row.key[:70]}")
-        print(f"    {sum(r.self_device_time_total for r in rows) / 10:8.1f} us in all", flush=True)
+        own, count, ended = Counter[str](), Counter[str](), 0.0
+        for event in sorted(seen.events(), key=lambda e: e.time_range.start):
+            begin, end = event.time_range.start, event.time_range.end
+            if end <= begin or event.device_type != torch.autograd.DeviceType.CUDA:
+                continue
+            own[event.name] += max(0.0, end - max(begin, ended))
+            count[event.name] += 1
+            ended = max(ended, end)
+        for name, spent in own.most_common(16):
+            print(f"    {spent / 10:8.1f} us  {count[name] / 10:5.0f} x  {name[:70]}")
+        print(f"    {own.total() / 10:8.1f} us in all", flush=True)
     except Exception as error:
         print(f"    no profile: {str(error)[:100]}")
 
@@ -487,6 +498,7 @@ def main() -> None:
     parser.add_argument("--json", default="")
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--jobs", type=int, default=12)
+    parser.add_argument("--match", default="", help="a regular expression for the names of kernels")
     parser.add_argument("--formats", default="bf16,int8,int4")
     parser.add_argument("--build", nargs=2, metavar=("FORMAT", "FILE"), help="build one package and end")
     options = parser.parse_args()

@@ -75,6 +75,9 @@ class Device:
         launch: microseconds of a launch behind another one.
         startup, latency: microseconds to start a program, and from memory to the first use.
         gather, gather_part: microseconds to add the parts of a tile that programs share, and for each part.
+        step, step_column: microseconds of a step of a product of few rows and quantised weights that does not wait for
+            memory, and for each column of its tile.
+        together: such programs of a multiprocessor that take no longer than one.
         half_tiles, float_tiles: the tiles that products may have, and the part of the roof that each reaches.
         full: programs for each multiprocessor that fill the chip.
         crowd: programs for each multiprocessor that leave room for those of the next kernel.
@@ -100,6 +103,9 @@ class Device:
     latency: float = 0.70
     gather: float = 1.33
     gather_part: float = 0.40
+    step: float = 0.2  # fitted to the products of bench/quantized_gpu.py --sections kernels
+    step_column: float = 0.06 / 32
+    together: int = 3
     half_tiles: TileRates = HALF_TILES
     float_tiles: TileRates = FLOAT_TILES
     # measured on an H200 (docs/decisions/0056)

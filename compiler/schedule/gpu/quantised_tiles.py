@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 from ....runtime.errors import CompileError
-from ...ir.index import ONE
+from ...ir.index import ONE, Var, as_index
 from ...ir.layouts import row_words
 from ...ir.plans.tiles import GemmTile
 from ...ir.structured import Gemm, Quantised
@@ -17,11 +17,15 @@ from .tiles import Shape, gemm_shape, vector_tile
 #: rows up to which a product is bound by its weights, which are then read by as many programs as fill the chip
 FEW_ROWS = 16
 #: columns of a tile of few rows; programs that share one; steps that each of these has at least
-NARROW, SPLITS, LEAST_STEPS = (64, 32, 16), (1, 2, 4, 8), 2
-#: microseconds of a step that does not wait for memory: an estimate, which nobody has measured
-STEP = 0.12
+NARROW, SPLITS, LEAST_STEPS = (64, 32), (1, 2, 4, 8), 2
 #: programs of one row for each multiprocessor, and bytes that each asks for ahead
-ROW_FILLING, IN_FLIGHT = 4, 1 << 14
+ROW_FILLING, IN_FLIGHT = 2, 1 << 14
+#: stages of few rows: more take longer to fill than they hide
+FEW_STAGES = 3
+#: tiles of 64 columns for each multiprocessor from which narrower ones are no faster
+CROWD = 4
+#: tiles of 64 columns for each multiprocessor from which one row is as fast on tensor cores
+MANY_COLUMNS = 8
 #: rows from which programs walk over tiles
 MANY_ROWS = 1024
 #: capability from which tensor cores multiply float8
@@ -42,10 +46,10 @@ def quantised_tile(node: Gemm, how: Quantised, device: Device) -> GemmTile:
         )
     shape = gemm_shape(node)
     if node.also:
-        return _pair(shape, node, device)
+        return _pair(how, node, device)
     if how.group:
         return _of_groups(shape, how, node, device)
-    if shape.m == 1 and node.dims[-2].extent == ONE and node.a_dtype in ("f32", "f16", "bf16"):
+    if shape.m == 1 and node.dims[-2].extent == ONE and _row_by_row(shape, node, device):
         return row_tile(shape, device)
     if shape.m <= FEW_ROWS:
         step = LINE if shape.k >= 2 * LINE else max(2 * TENSOR_CORE_TILE, 1 << max(shape.k - 1, 0).bit_length())
@@ -68,21 +72,29 @@ def _few_rows(shape: Shape, step: int, line: int, steps: int, device: Device) ->
     """The tile of few rows that takes the least time by the model. line: bytes of a column in a step."""
     tiles = []
     for n, split in itertools.product(NARROW, SPLITS):
-        crowded = n < NARROW[0] and -(-shape.n // (2 * n)) >= 2 * device.sms
+        crowded = n < NARROW[0] and -(-shape.n // NARROW[0]) >= CROWD * device.sms
         if not crowded and (split == 1 or steps >= split * LEAST_STEPS):
-            stages = max(4, min(1 + IN_FLIGHT // (n * line), -(-steps // split) + 1))
-            tiles.append(GemmTile(TENSOR_CORE_TILE, n, step, 2 if n < 32 else 4, stages, split))
-    return min(tiles, key=lambda t: (few_rows_time(shape, t, line, steps, device), t.split, -t.n))
+            tiles.append(GemmTile(TENSOR_CORE_TILE, n, step, 4, FEW_STAGES, split))
+    return min(tiles, key=lambda t: (few_rows_time(shape, t, line, steps, device), t.split, t.n))
 
 
 def few_rows_time(shape: Shape, tile: GemmTile, line: int, steps: int, device: Device) -> float:
-    """Microseconds of a product of few rows: of its longest program's steps, or of the weights of a multiprocessor."""
+    """Microseconds of a product of few rows: of its programs' steps or of its weights, and of the sums they share.
+
+    Fitted to the products of bench/quantized_gpu.py --sections kernels on an H200.
+    """
     programs = -(-shape.n // tile.n) * tile.split
-    own = -(-steps // tile.split)
-    loaded = -(-programs // device.sms) * own * tile.n * line
-    stream = loaded * device.sms / (device.bandwidth * 1e6)
-    gather = device.gather + device.gather_part * tile.split if tile.split > 1 else 0.0
-    return device.startup + device.latency + max(own * STEP, stream) + gather
+    own = -(-steps // tile.split) * (device.step + device.step_column * tile.n)
+    computed = own * max(1.0, programs / (device.together * device.sms))
+    sums = 4.0 * tile.m * shape.n * tile.split if tile.split > 1 else 0.0
+    stream = float(shape.n * steps * line)
+    speed = device.bandwidth * 1e6
+    return device.startup + device.latency + max(computed, stream / speed) + sums / speed
+
+
+def _row_by_row(shape: Shape, node: Gemm, device: Device) -> bool:
+    """Whether one row is multiplied without tensor cores."""
+    return node.a_dtype in ("f32", "f16", "bf16") and -(-shape.n // NARROW[0]) < MANY_COLUMNS * device.sms
 
 
 def row_tile(shape: Shape, device: Device) -> GemmTile:
@@ -92,7 +104,7 @@ def row_tile(shape: Shape, device: Device) -> GemmTile:
     while n > 4 and -(-shape.n // n) < ROW_FILLING * device.sms:
         n //= 2
     steps = -(-shape.k // (tile.k * tile.split))
-    stages = max(3, min(1 + IN_FLIGHT // (n * tile.k), steps + 1))
+    stages = max(3, min(1 + IN_FLIGHT // (n * tile.k), steps - 1))
     return replace(tile, n=n, stages=stages)
 
 
@@ -106,11 +118,13 @@ def _many_rows(shape: Shape, node: Gemm, device: Device, lines: int) -> GemmTile
     return GemmTile(m, n, step, 8 if m == 128 else 4, 3)
 
 
-def _pair(shape: Shape, node: Gemm, device: Device) -> GemmTile:
+def _pair(how: Quantised, node: Gemm, device: Device) -> GemmTile:
     """The tile of two products, each of half the columns that one of both would have."""
-    one = replace(node, also=())
-    tile = _walking(one, shape) or _many_rows(shape, node, device, 1 if shape.k < 2 * LINE else 2)
-    return replace(tile, n=max(2 * TENSOR_CORE_TILE, tile.n // (1 << len(node.also).bit_length())))
+    *rows, n = node.dims
+    columns = Var(n.name, n.extent * as_index(1 + len(node.also)))
+    one = quantised_tile(replace(node, dims=(*rows, columns), also=()), how, device)
+    least = 2 if one.vector else TENSOR_CORE_TILE if one.m == TENSOR_CORE_TILE else 2 * TENSOR_CORE_TILE
+    return replace(one, n=max(least, one.n // (1 << len(node.also).bit_length())), split=1)
 
 
 def _walking(node: Gemm, shape: Shape) -> GemmTile | None:
