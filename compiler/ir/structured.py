@@ -53,8 +53,7 @@ class Quantised:
     """How a product reads the integers of its right operand: each stands for (value - zero) * scale.
 
     bits: of a value, 8 or 4. group: values of k that share a scale; 0: there are none, and the caller scales. scales,
-    zeros: of the groups; no zeros are 0. columns: that these have, where the product has fewer; those of each of its
-    products begin at the column at which its weight does. patches: how the left operand lies where it is no matrix.
+    zeros: of the groups; no zeros are 0. patches: how the left operand lies where it is no matrix.
 
     On CPUs weights lie in lines (layouts.line_values), scales and zeros in panels [ceil(n/16)][k / group][16]. On GPUs
     weights of 8 bits are rows [n][k], those of 4 bits planes (layouts.PLANES) of `run` words; scales and zeros are
@@ -68,7 +67,6 @@ class Quantised:
     zeros: Buffer | None = None
     patches: Patches | None = None
     run: int = 0
-    columns: int = 0
     float8: bool = False
     fast: bool = False
 

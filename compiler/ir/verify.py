@@ -145,11 +145,7 @@ def _quantised(node: Gemm) -> Iterator[str]:
     how = node.quantised
     if how is None:
         return
-    if (
-        len(node.dims) != 2
-        or node.packed != (not node.b.strides)
-        or (node.also and (node.packed or bool(how.group) != bool(how.columns)))
-    ):
+    if len(node.dims) != 2 or node.packed != (not node.b.strides) or (node.also and (node.packed or how.group)):
         yield "a product of integer weights is of one matrix"
     if how.run and (how.bits != 4 or node.packed):
         yield "planes are of weights of 4 bits, for GPUs"

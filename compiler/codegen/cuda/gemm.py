@@ -28,7 +28,6 @@ from .matrix import (
     precision_text,
     scalar,
     shared_tiles,
-    sums_of,
     tile_order,
     times,
 )
@@ -164,7 +163,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         precision=_precision(node, plan),
         sums=TL_DTYPE[node.acc.dtype],
         ahead=plan.ahead,
-        finish=finish_lines(scope, axes, node, sums_of(node), (tile.m, tile.n)),
+        finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n)),
         pdl=plan.pdl,
         prefetch=plan.prefetch,
         split=tile.split,
@@ -192,6 +191,13 @@ def _operand_pointer(node: Gemm, operand: Operand, scope: TritonScope, axes: Pla
         return text
     inner = text if text.isidentifier() else f"({text})"
     return f"{inner}.to(tl.pointer_type(tl.float8e4nv), bitcast=True)"
+
+
+def _sums(node: Gemm) -> dict[str, str]:
+    """The sums of a node as the epilogue finds them."""
+    if not node.also:
+        return {node.acc.name: "acc"}
+    return {acc.name: f"acc_{i}" for i, acc in enumerate((node.acc, *(acc for _, acc in node.also)))}
 
 
 def _parts(

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ...ir.dtypes import DTYPES
-from ...ir.index import ONE, ZERO, as_index, exact_div
+from ...ir.index import ONE, as_index
 from ...ir.layouts import PLANES, row_words
 from ...ir.plans.gpu import ProductPlan
 from ...ir.structured import Gemm, Quantised
@@ -27,7 +27,6 @@ from .matrix import (
     precision_text,
     scalar,
     shared_tiles,
-    sums_of,
     tile_order,
     times,
 )
@@ -47,20 +46,6 @@ class PlaneView:
     opens: bool
     closes: bool
     scale: int
-
-
-@dataclass(frozen=True)
-class WeightView:
-    """One of the products of a tile.
-
-    base: where its weight begins; columns: of the scales, those of the tile; operands: the lines that make operands of
-    what is loaded.
-    """
-
-    suffix: str
-    base: str
-    columns: str
-    operands: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -89,12 +74,12 @@ class PlanesView:
     a_rows: str
     a_mask: str
     masks_k: bool
-    weights: tuple[WeightView, ...]
+    b_base: str
     b_row: str
     b_mask: str
     b_lines: str
+    operands: tuple[str, ...]
     scales: str
-    scales_row: str
     zeros: str
     integers: bool  # sums of groups are integers
     exact_zeros: bool  # and so are the zeros
@@ -102,7 +87,7 @@ class PlanesView:
     m: str
     edge_n: bool
     precision: str
-    parts: tuple[Part, ...]  # of the sums that several programs share
+    parts: tuple[Part, ...]
     finish_parts: tuple[Part, ...]
     finish: tuple[str, ...]
     pdl: bool
@@ -144,6 +129,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
     masks_k = bool(k % (PLANES * how.run if how.run else tile.k))
     edge_m, edge_n = not divides(tile.m, m), not divides(tile.n, n)
     row = node.b.strides[-1] // as_index(2 if how.run else 1)
+    base = pointer(scope, axes, node.b, ())
     kind = "tl.int16" if how.run else "tl.float8e4nv" if how.float8 else ""
     outside = [f"(columns < {scalar(scope, n)})[None, :]"] if edge_n else []
     if masks_k and not how.run:
@@ -168,12 +154,12 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         a_rows=times("rows", scope, node.a.strides[-2]),
         a_mask=mask_text(["in_rows[:, None]" if edge_m else "", f"(depth < {k})[None, :]" if masks_k else ""]),
         masks_k=masks_k,
-        weights=_weights(node, how, scope, axes, kind),
+        b_base=f"{_parenthesised(base)}.to(tl.pointer_type({kind}), bitcast=True)" if kind else base,
         b_row=scalar(scope, row),
         b_mask=mask_text(outside).replace("0.0", "0"),
         b_lines=_lines(how, run, tile.split > 1),
+        operands=_operands(node, how),
         scales=scope.buffer(how.scales),
-        scales_row=str(how.columns) if how.columns else scalar(scope, n),
         zeros=scope.buffer(how.zeros) if how.zeros is not None else "",
         integers=node.a_dtype == "i8",
         exact_zeros=how.zeros is None or DTYPES[how.zeros.dtype].kind == "i",
@@ -182,7 +168,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         precision=precision_text(plan.precision, {node.a_dtype}),
         parts=(whole,),
         finish_parts=(whole,),
-        finish=finish_lines(scope, axes, node, sums_of(node), (tile.m, tile.n)),
+        finish=finish_lines(scope, axes, node, {node.acc.name: "acc"}, (tile.m, tile.n)),
         pdl=plan.pdl,
         prefetch=plan.prefetch,
         split=tile.split,
@@ -191,24 +177,6 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         wide=".to(tl.int64)" if scope.wide else "",
         params=", ".join(p.name for p in parameters(scope, shared)),
     )
-
-
-def _weights(node: Gemm, how: Quantised, scope: TritonScope, axes: PlacedAxes, kind: str) -> tuple[WeightView, ...]:
-    found = []
-    for i, operand in enumerate((node.b, *(b for b, _ in node.also))):
-        suffix = f"_{i}" if node.also else ""
-        base = pointer(scope, axes, operand, ())
-        first = exact_div(operand.offset, operand.strides[-1]) if how.columns else ZERO
-        assert first is not None
-        found.append(
-            WeightView(
-                suffix,
-                f"{_parenthesised(base)}.to(tl.pointer_type({kind}), bitcast=True)" if kind else base,
-                "columns" if first == ZERO else f"{scalar(scope, first)} + columns",
-                _operands(node, how, suffix),
-            )
-        )
-    return tuple(found)
 
 
 def _parenthesised(text: str) -> str:
@@ -242,15 +210,15 @@ def _groups(how: Quantised) -> tuple[str, ...]:
     return tuple(first if runs == 1 else f"({first}) // {runs}" for first in firsts)
 
 
-def _operands(node: Gemm, how: Quantised, suffix: str) -> tuple[str, ...]:
+def _operands(node: Gemm, how: Quantised) -> tuple[str, ...]:
     """The lines that make operands w_0, w_1, ... of what is loaded."""
     a = node.a_dtype
     if not how.run:
-        return (f"w{suffix}_0 = b_tile" if a == "i8" else f"w{suffix}_0 = b_tile.to({TL_DTYPE[a]})",)
+        return ("w_0 = b_tile" if a == "i8" else f"w_0 = b_tile.to({TL_DTYPE[a]})",)
     if a in ("bf16", "f16"):
-        return (f"{', '.join(f'w{suffix}_{p}' for p in range(PLANES))} = planes_as_{a}(b_tile)",)
+        return (f"{', '.join(f'w_{p}' for p in range(PLANES))} = planes_as_{a}(b_tile)",)
     to = "tl.int8" if a == "i8" else TL_DTYPE[a]
-    return tuple(f"w{suffix}_{p} = (((b_tile >> {4 * p}) & 15) - 8).to({to})" for p in range(PLANES))
+    return tuple(f"w_{p} = (((b_tile >> {4 * p}) & 15) - 8).to({to})" for p in range(PLANES))
 
 
 def _lines(how: Quantised, run: int, split: bool) -> str:

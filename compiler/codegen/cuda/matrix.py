@@ -64,13 +64,6 @@ class PlacedAxes(Axes):
         self.places = {self.z: Place("z"), self.m: Place("m", ("m",)), self.n: Place("n", ("n",))}
 
 
-def sums_of(node: Gemm) -> dict[str, str]:
-    """The sums of a product's node as the epilogue finds them."""
-    if not node.also:
-        return {node.acc.name: "acc"}
-    return {acc.name: f"acc_{i}" for i, acc in enumerate((node.acc, *(acc for _, acc in node.also)))}
-
-
 def finish_lines(
     scope: TritonScope,
     axes: PlacedAxes,

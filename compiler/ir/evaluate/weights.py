@@ -65,8 +65,7 @@ def _rows(memory: Memory, b: Operand, how: Quantised, depth: Array, column: Arra
         found = float8_numbers(found) if how.float8 else found
     if how.scales is None:
         return np.asarray(found)
-    first = b.offset.evaluate(memory.sizes) // row if how.columns else 0
-    at = depth // how.group * (how.columns or shape[1]) + first + column
+    at = depth // how.group * shape[1] + column
     if how.zeros is not None:
         found = found - memory.load(how.zeros, Value(at)).over(shape)
     return np.asarray(found * memory.load(how.scales, Value(at)).over(shape))

@@ -17,7 +17,6 @@ from ...ir.expr import Acc, Expr, Load, rewrite, substitute
 from ...ir.in_place import over_own_elements
 from ...ir.index import (
     ONE,
-    ZERO,
     Atom,
     Index,
     Var,
@@ -52,9 +51,11 @@ def fuse_glu(graph: NodeGraph, remarks: Remarks, family: Family) -> None:
 
 def _may_pair(node: Gemm, family: Family) -> bool:
     """Whether there is a kernel that sums up pairs of columns."""
+    if node.quantised is not None and (family == "cpu" or node.quantised.group):
+        return False
     if family == "cpu":
-        return node.packed and node.quantised is None
-    return not node.packed
+        return node.packed
+    return not node.packed and node.dims[0].extent != ONE  # a single row has a kernel of its own
 
 
 def _fuse(node: Gemm, reader: Map) -> Gemm | None:
@@ -68,9 +69,8 @@ def _fuse(node: Gemm, reader: Map) -> Gemm | None:
     if product(v.extent for v in reader.dims[:-1]) != m.extent or reader.dims[-1].extent != half:
         return None
     column = Var(n.name, Index({(): half}))
-    row: dict[Atom, Index] = {m: ZERO} if m.extent == ONE else {}  # of one row the reader has no loop
-    first: dict[Atom, Index] = {**row, n: of(column)}
-    second: dict[Atom, Index] = {**row, n: of(column) + half}
+    first: dict[Atom, Index] = {n: of(column)}
+    second: dict[Atom, Index] = {n: of(column) + half}
     acc = Acc(f"{node.acc.name}h", node.acc.dtype)
     places = {
         store.index.substitute(first): substitute(store.value, first),
@@ -83,10 +83,8 @@ def _fuse(node: Gemm, reader: Map) -> Gemm | None:
     def leaf(e: Expr) -> Expr | None:
         return places.get(e.index) if isinstance(e, Load) and e.buffer is store.buffer else None
 
-    again = of(m) * half if row else ZERO  # the tile has it, as a loop of one step
     stores = tuple(
-        Store(s.buffer, s.index.substitute(values) + again, rewrite(substitute(s.value, values), leaf))
-        for s in reader.stores
+        Store(s.buffer, s.index.substitute(values), rewrite(substitute(s.value, values), leaf)) for s in reader.stores
     )
     if any(ld.buffer is store.buffer for s in stores for ld in s.value.loads):
         return None
@@ -94,11 +92,7 @@ def _fuse(node: Gemm, reader: Map) -> Gemm | None:
         return None
     b = node.b
     other = Operand(b.buffer, b.offset + (node.k if node.packed else b.strides[-1]) * half, b.strides)
-    how = node.quantised
-    if how is not None and how.group:
-        how = replace(how, columns=2 * half)
-    origin = node.origin + reader.origin
-    return replace(node, dims=(m, column), stores=stores, also=((other, acc),), quantised=how, origin=origin)
+    return replace(node, dims=(m, column), stores=stores, also=((other, acc),), origin=node.origin + reader.origin)
 
 
 def _digits(flat: Var, loops: tuple[Var, ...]) -> dict[Atom, Index]:

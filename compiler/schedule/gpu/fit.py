@@ -18,7 +18,7 @@ ALIGNMENT = 16
 
 def misfit(node: Gemm, tile: GemmTile) -> str:
     """Why a tile cannot cut a node; empty when it can."""
-    if node.also and (tile.split > 1 or tile.halves or len(tile.parts) > 1):
+    if node.also and (tile.split > 1 or tile.vector or tile.halves or len(tile.parts) > 1):
         return "several products have one accumulator each, of an unsplit tile"
     if tile.split > 1 and node.k.constant is None:
         return "a split needs a fixed k"

@@ -71,7 +71,8 @@ def product_prefetch(node: Gemm | Conv, plan: ProductPlan, device: Device) -> bo
     """Whether weights are worth asking for early: all programs start at once, and few ask for the same."""
     node = as_product(node)
     m_tiles, n_tiles = _tiles(node, plan.cut)
-    m, tiles = m_tiles.constant, (m_tiles * n_tiles).constant
+    quantised = isinstance(node, Gemm) and node.quantised is not None
+    m, tiles = m_tiles.constant, (m_tiles * n_tiles * (plan.cut.split if quantised else 1)).constant
     few = m is not None and m <= EARLY_ROWS and tiles is not None and tiles <= EARLY_TILES * device.sms
     if not plan.pdl or not few:
         return False

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 from ....runtime.errors import CompileError
-from ...ir.index import ONE, Var, as_index
+from ...ir.index import ONE
 from ...ir.layouts import row_words
 from ...ir.plans.tiles import GemmTile
 from ...ir.structured import Gemm, Quantised
@@ -18,8 +18,8 @@ from .tiles import Shape, gemm_shape, vector_tile
 FEW_ROWS = 16
 #: columns of a tile of few rows; programs that share one; steps that each of these has at least
 NARROW, SPLITS, LEAST_STEPS = (64, 32), (1, 2, 4, 8), 2
-#: programs of one row for each multiprocessor, and bytes that each asks for ahead
-ROW_FILLING, IN_FLIGHT = 2, 1 << 14
+#: programs of one row for each multiprocessor
+ROW_FILLING = 2
 #: stages of few rows: more take longer to fill than they hide
 FEW_STAGES = 3
 #: tiles of 64 columns for each multiprocessor from which narrower ones are no faster
@@ -46,7 +46,7 @@ def quantised_tile(node: Gemm, how: Quantised, device: Device) -> GemmTile:
         )
     shape = gemm_shape(node)
     if node.also:
-        return _pair(how, node, device)
+        return _pair(shape, node, device)
     if how.group:
         return _of_groups(shape, how, node, device)
     if shape.m == 1 and node.dims[-2].extent == ONE and _row_by_row(shape, node, device):
@@ -98,14 +98,12 @@ def _row_by_row(shape: Shape, node: Gemm, device: Device) -> bool:
 
 
 def row_tile(shape: Shape, device: Device) -> GemmTile:
-    """The tile of one row of floats and weights of bytes: several steps are under way in each program."""
+    """The tile of one row of floats and weights of bytes."""
     tile = vector_tile(shape, device)
     n = tile.n
     while n > 4 and -(-shape.n // n) < ROW_FILLING * device.sms:
         n //= 2
-    steps = -(-shape.k // (tile.k * tile.split))
-    stages = max(3, min(1 + IN_FLIGHT // (n * tile.k), steps - 1))
-    return replace(tile, n=n, stages=stages)
+    return replace(tile, n=n, stages=FEW_STAGES)
 
 
 def _many_rows(shape: Shape, node: Gemm, device: Device, lines: int) -> GemmTile:
@@ -118,13 +116,11 @@ def _many_rows(shape: Shape, node: Gemm, device: Device, lines: int) -> GemmTile
     return GemmTile(m, n, step, 8 if m == 128 else 4, 3)
 
 
-def _pair(how: Quantised, node: Gemm, device: Device) -> GemmTile:
+def _pair(shape: Shape, node: Gemm, device: Device) -> GemmTile:
     """The tile of two products, each of half the columns that one of both would have."""
-    *rows, n = node.dims
-    columns = Var(n.name, n.extent * as_index(1 + len(node.also)))
-    one = quantised_tile(replace(node, dims=(*rows, columns), also=()), how, device)
-    least = 2 if one.vector else TENSOR_CORE_TILE if one.m == TENSOR_CORE_TILE else 2 * TENSOR_CORE_TILE
-    return replace(one, n=max(least, one.n // (1 << len(node.also).bit_length())), split=1)
+    one = replace(node, also=())
+    tile = _walking(one, shape) or _many_rows(shape, node, device, 1 if shape.k < 2 * LINE else 2)
+    return replace(tile, n=max(2 * TENSOR_CORE_TILE, tile.n // (1 << len(node.also).bit_length())))
 
 
 def _walking(node: Gemm, shape: Shape) -> GemmTile | None:

@@ -180,9 +180,6 @@ def _pair_tile(node: Gemm, shape: Shape, dtype: str, device: Device) -> GemmTile
     from .fit import misfit
     from .measured import measured_gemm
 
-    if shape.m == 1 and node.dims[-2].extent == ONE:
-        row = vector_tile(shape, device)
-        return replace(row, n=max(2, row.n // (1 + len(node.also))), split=1)
     if len(shapes(node)) == 1:
         known = measured_gemm(shape, dtype, device, 1 + len(node.also), True)
         if known is not None and not misfit(node, known):
