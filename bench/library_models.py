@@ -18,7 +18,6 @@ NOTES: dict[str, str] = {
     "timm/convit_tiny": "forward makes a table and keeps it as a buffer of another shape: run the model once before",
     "kornia/equalize_clahe": _CONSTANT + "tiles are counted by numbers of the example",
     "speechbrain/CRDNN": _CONSTANT + "the batch",
-    "diffusers/unet3d_condition": _CONSTANT + "the batch is reshaped by the number of frames",
 }
 
 __all__ = ["LIBRARIES", "NOTES", "ROWS", "LibraryRow"]

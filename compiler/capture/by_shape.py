@@ -158,6 +158,19 @@ def _chunk(x: Tensor, chunks: int, dim: int = 0) -> Any:
     return torch.split(x, [size // chunks] * chunks, dim)
 
 
+@_form_of(torch.repeat_interleave, Tensor.repeat_interleave)
+def _repeat_interleave(
+    x: Any = None, repeats: Any = None, dim: int | None = None, *, output_size: Any = None
+) -> Tensor:
+    """A dynamic size of the result that is given with a number of repeats, which torch makes a number of."""
+    if not isinstance(output_size, torch.SymInt) or not isinstance(repeats, (int, torch.SymInt)):
+        given = [part for part in (x, repeats, dim) if part is not None]
+        return torch.repeat_interleave(*given, output_size=output_size)
+    count = x.numel() if dim is None else x.shape[dim]
+    torch._check(output_size == count * repeats, lambda: "repeat_interleave: output_size is not the result's")
+    return torch.repeat_interleave(x, repeats, dim)
+
+
 def _of_vmap(x: Tensor) -> bool:
     return torch._C._functorch.is_batchedtensor(x)
 

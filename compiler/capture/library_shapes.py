@@ -1,6 +1,7 @@
 """Shapes of what operators of libraries give, where neither torch nor the library tells them.
 
-torch.export runs such an operator on zeros of the example's sizes, and dynamic ones are fixed.
+torch.export runs such an operator on zeros of the example's sizes, or its definition, which may go through them one by
+one; dynamic sizes are fixed.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from torch._library.simple_registry import singleton
 
 __all__ = ["library_shapes"]
 
+
+def _filtered(x: Any, coefficients: Any, result: Any) -> Any:
+    """It writes into its last argument, which some versions of torchaudio give too."""
+    return result if torch.ops.torchaudio._lfilter_core_loop.default._schema.returns else None
+
+
 #: what an operator gives, from fake tensors
-_FAKES: dict[str, Callable[..., Any]] = {
-    "torchaudio::_lfilter_core_loop": lambda *_: None,  # it writes into its last argument
-}
+_FAKES: dict[str, Callable[..., Any]] = {"torchaudio::_lfilter_core_loop": _filtered}
 
 
 @contextmanager
@@ -35,6 +40,6 @@ def library_shapes() -> Iterator[None]:
 def _lacks_shapes(name: str) -> bool:
     """Whether an operator is there and nobody has said what it gives."""
     there = name in torch._C._dispatch_get_all_op_names()
-    keys = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+    keys = ("Meta", "CompositeImplicitAutograd")
     known = singleton.find(name).fake_impl.kernel is not None
     return there and not known and not any(torch._C._dispatch_has_kernel_for_dispatch_key(name, k) for k in keys)

@@ -221,7 +221,11 @@ def of_sizes(x: torch.Tensor) -> Any:
     """Halves of what is twice as long, and as many rows as a number says that is computed from the length."""
     length = torch.as_tensor(data=3 * len(x) / 4).ceil().long()
     halves = torch.cat([x, x * 2]).chunk(2)
-    return (*halves, *torch.chunk(input=x.T, chunks=4, dim=0), x[:length], torch.as_tensor(x.shape[0]))
+    twice = x.repeat_interleave(2, 0, output_size=2 * len(x)), x.repeat_interleave(2, output_size=2 * x.numel())
+    uneven = torch.repeat_interleave(x[0], COUNTS, output_size=8), torch.repeat_interleave(COUNTS)
+    return (
+        *halves, *twice, *uneven, *torch.chunk(input=x.T, chunks=4, dim=0), x[:length], torch.as_tensor(x.shape[0])
+    )  # fmt: skip
 
 
 def test_dynamic_sizes_are_not_fixed() -> None:
