@@ -164,7 +164,7 @@ def _repeat_interleave(
 ) -> Tensor:
     """A dynamic size of the result that is given with a number of repeats, which torch makes a number of."""
     if not isinstance(output_size, torch.SymInt) or not isinstance(repeats, (int, torch.SymInt)):
-        given = [part for part in (x, repeats, dim) if part is not None]
+        given: list[Any] = [part for part in (x, repeats, dim) if part is not None]
         return torch.repeat_interleave(*given, output_size=output_size)
     count = x.numel() if dim is None else x.shape[dim]
     torch._check(output_size == count * repeats, lambda: "repeat_interleave: output_size is not the result's")
