@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from ...machine.cpu import CPUS, LINE, PANEL, Cpu
+from ..environments import environment
 from .conv_tiles import RUN_TILE_SETS, RunTileSet
 
 DEPTHWISE_TAPS = (3, 5, 7)  # kernel widths with tiles of their own
 DEPTHWISE_PIXELS = (7, 4)  # of such a tile
 FETCHING = 16  # multiply-adds that leave instructions time to fetch; beside 12, two a cycle, it takes longer
-TEMPLATES = Path(__file__).resolve().parents[3] / "templates" / "cpu"
 
 
 @dataclass(frozen=True)
@@ -168,7 +165,7 @@ def render_tile_units(isa: str, elements: Sequence[str], convolutions: bool) -> 
     if convolutions:
         found["tiles_conv.cpp"] = ("conv_tiles.cpp.j2", ())
     facts = _facts(isa, TILE_SETS[isa], RUN_TILE_SETS[isa])
-    template = _environment().get_template("tiles.cpp.j2")
+    template = environment("cpu").get_template("tiles.cpp.j2")
     return {
         name: template.render(**facts, tiles_template=tiles, elements=types, linkage="")
         for name, (tiles, types) in found.items()
@@ -177,13 +174,8 @@ def render_tile_units(isa: str, elements: Sequence[str], convolutions: bool) -> 
 
 def render_tile_set(isa: str, tile_set: TileSet, runs: RunTileSet, bodies: bool = True) -> str:
     """The header for tile sets of one's own (tests and benchmarks try others than those of the tables)."""
-    template = _environment().get_template("micro_kernel.h.j2")
+    template = environment("cpu").get_template("micro_kernel.h.j2")
     return template.render(**_facts(isa, tile_set, runs), bodies=bodies, elements=(), linkage="inline ")
-
-
-def _environment() -> jinja2.Environment:
-    loader = jinja2.FileSystemLoader(TEMPLATES)
-    return jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
 
 
 def _facts(isa: str, tile_set: TileSet, runs: RunTileSet) -> dict[str, Any]:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
-import jinja2
-
-from ....templates import TEMPLATES
 from ...ir.dtypes import DTYPES
 from ...ir.index import ZERO, Index
 from ...ir.nodes import Scan, Scatter
@@ -21,6 +17,7 @@ from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from ...schedule import Schedule
 from ...tune.choices.choices import COST_MODEL, Choice
 from ...tune.choices.space import split
+from ..environments import environment
 from .blocking import with_blocking, with_chosen_blocking
 from .chain_views import chain_view
 from .headers import MICRO, headers_of, in_order
@@ -62,19 +59,6 @@ class KernelCall:
 
     kernel: Kernel
     params: tuple[Param, ...]
-
-
-@cache
-def environment(folder: str) -> jinja2.Environment:
-    """The templates of a folder; an undefined name is an error. In host/ and cuda/ block tags stand alone."""
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader([TEMPLATES / folder]),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=folder in ("host", "cuda"),
-        lstrip_blocks=folder == "cuda",
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
 
 
 class KernelPool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from ..cpu.render import environment
+from ..environments import environment
 from .kernel import PLACEHOLDER
 
 FUNCTIONS = ("functions.py.j2", "special.py.j2")

@@ -18,7 +18,6 @@ from ...ir.index import Index, Size
 from ...ir.random import BLOCKS, CALL
 from ...schedule import Schedule
 from ..cpu.emit import Emitter, literal
-from ..cpu.render import environment
 from ..cpu.scope import Scope, size_name
 from ..cuda.kernel import (
     BufferArg,
@@ -31,6 +30,7 @@ from ..cuda.kernel import (
     WorkArg,
     ZerosArg,
 )
+from ..environments import environment
 from .size_formulas import SizeViews, size_views
 from .size_text import SizeText
 from .step_views import (

@@ -13,12 +13,12 @@ from ...schedule import Schedule
 from ..cpu.render import (
     Kernel,
     KernelCall,
-    environment,
     render_unit,
     split_units,
     unit_headers,
 )
 from ..cpu.scope import Param, size_name
+from ..environments import environment
 from .size_formulas import SizeViews, size_views
 from .step_views import (
     CallStep,
