@@ -28,10 +28,10 @@ def advice(message: str) -> str | None:
         name, dim, size = found.groups()
         range_ = f"1..{max(64, int(size))}"
         return f"A size that changes is declared when the model is compiled: --dynamic '{name}:{dim}=size({range_})'."
-    if found := re.match(
-        r"(\w+): dimension (\d+) \((\w+)\) is (\d+), the package was compiled for (\d+)\.\.(\d+)", message
-    ):
+    if found := re.match(_OUTSIDE, message):
         name, dim, symbol, size, low, high = found.groups()
+        if int(size) == 0:
+            return "A dynamic size is at least 1: for empty tensors, compile an entry point that fixes this size to 0."
         range_ = f"{min(int(size), int(low))}..{max(int(size), int(high))}"
         return f"Compile the model for a larger range: --dynamic '{name}:{dim}={symbol}({range_})'."
     return None

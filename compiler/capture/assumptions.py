@@ -32,7 +32,7 @@ from torch.utils._sympy.functions import Max
 
 from ..model.sizes import NO_MAX
 from ..model.source_lines import is_torch_file
-from . import casts
+from .sizes_of_one import is_machinery
 from .smallest import same_shapes, wrong_nodes
 
 __all__ = ["Asked", "assumptions_hold", "body_holds", "holds_for_one"]
@@ -57,7 +57,9 @@ class Asked(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         match = _ADDED.match(record.getMessage())
-        files = [f.filename for f in traceback.extract_stack() if not _is_machinery(f.filename)]
+        files = [
+            f.filename for f in traceback.extract_stack() if f.filename != __file__ and not is_machinery(f.filename)
+        ]
         if match and (not files or not is_torch_file(files[-1])):
             self.conditions[match["condition"]] = None
 
@@ -220,13 +222,6 @@ def _some(low: int, high: int, count: int) -> list[int]:
     small = range(low, min(high, low + count) + 1)
     powers = (2**k + d for k in range(32) for d in (-1, 0, 1))
     return sorted({*small, *(v for v in powers if low <= v <= high), high})
-
-
-def _is_machinery(file: str) -> bool:
-    """Files that stand between a comparison of sizes and torch's record of it."""
-    if "torch/fx/experimental/" in file or "/logging/" in file or file in (__file__, casts.__file__):
-        return True
-    return file.endswith(("torch/__init__.py", "torch/utils/_stats.py"))
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

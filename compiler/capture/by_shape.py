@@ -46,7 +46,7 @@ class ByShape(TorchFunctionMode):
         named = kwargs or {}
         if func in WITH_OUT and named.get("out") is not None:
             rest = {key: value for key, value in named.items() if key != "out"}
-            if copied(self.__torch_function__(func, types, args, rest), named["out"]):
+            if copied(func, self.__torch_function__(func, types, args, rest), named["out"]):
                 return named["out"]
         if (form := _FORMS.get(func)) is not None and (call := bound(form, args, named)) is not None:
             return form(*call.args, **call.kwargs)

@@ -20,7 +20,7 @@ from ...runtime.errors import CompileError, Error
 from ..model.graph import ModelGraph
 from ..model.leaves import Dims, bind, leaves_of, shapes_by_leaf
 from ..model.random_operators import draws_random_numbers
-from ..model.sizes import resize_examples, without_hints_of_one
+from ..model.sizes import resize_examples, traced_dims, without_hints_of_one
 from ..model.source_lines import ROOT, recording_lines
 from .assumptions import Asked, assumptions_hold, holds_for_one
 from .bodies import shared_operands
@@ -40,7 +40,9 @@ from .program import ProgramInputs, check_tensor, import_program, replaced_error
 from .running_statistics import counted_averages
 from .scripts import Scripted, signature_of, unscripted
 from .second_ways import Captured, levels_closed, second_ways
+from .sizes_of_one import not_for_one, noting_questions
 from .specialise import fix_sizes
+from .transformers import spelled_out_transformers
 from .trees import LEAF, constant, structure
 from .trial import run_once, sizes_of
 from .triton_calls import tracing_kernels
@@ -126,7 +128,7 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
         in_leaves = iter([LEAF if x.is_tensor else constant(x.value, f"input '{x.name}'") for x in leaves])
         tree: Any = structure(spec, lambda: next(in_leaves))
         tree["tuple"][0]["names"] = [argument.name for argument in arguments[: len(request.args)]]
-        inputs = ProgramInputs(names, examples, own, tree, request.differentiated)
+        inputs = ProgramInputs(names, examples, own, tree, request.differentiated, captured.not_for_one)
         graph = import_program(request.name, captured.program, inputs)
         return graph, captured.notes, seeds
 
@@ -352,13 +354,15 @@ def _export(
     names: Sequence[str],
 ) -> Captured:
     """The program of a model, by the first way that works. given: the user's own examples, before they are resized."""
-    shapes = (tuple(d or None for d in dims),) if any(dims) else None
+    shapes = (tuple(d or None for d in traced_dims(dims)),) if any(dims) else None
+    questions: dict[str, str] = {}
 
     def export(whatever_the_size: bool = False, conditions_beside: bool = False) -> ExportedProgram:
         lenient = _config.patch(backed_size_oblivious=whatever_the_size)  # type: ignore[attr-defined]
         patches = (
             quiet_export(), recording_lines(), lenient, ByShape(), tracing_kernels(), shared_operands(),
             pools_of_all_sizes(), detections_of_all_sizes(), library_shapes(), whole_suggestions(), counted_averages(),
+            noting_questions(questions), spelled_out_transformers(),
         )  # fmt: skip
         with contextlib.ExitStack() as stack:
             for patch in patches:
@@ -378,7 +382,8 @@ def _export(
         fixes_sizes = "Constraints violated" in str(error)
         own = isinstance(error, Error) or "Encountered input mutation" in str(error)  # which no other way takes
     else:
-        return Captured(program, call.notes.warnings())
+        apart = not_for_one(program, _Plain(call), examples, questions) if questions else {}
+        return Captured(program, call.notes.warnings(), not_for_one=apart)
     if own or fixes_sizes:
         raise failure
     return _otherwise(call, given, examples, shapes, names, failure)
@@ -419,7 +424,10 @@ def _otherwise(
     found = second_ways(_Plain(call), examples, shapes)
     if found.program is None:
         raise CompileError(failure.message, details=[*failure.details, *found.reasons], hint=failure.hint)
-    return found
+    if shapes is None:
+        return found
+    every = {str(symbol): "" for symbol in found.program.range_constraints}  # what these ask is not known
+    return replace(found, not_for_one=not_for_one(found.program, _Plain(call), examples, every))
 
 
 def _first_that_works(export: Callable[..., ExportedProgram]) -> ExportedProgram:

@@ -273,6 +273,8 @@ class FunctionalCopy:
     def _write(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         target: OpOverload = node.target  # type: ignore[assignment]
         old = args[0] if args else None
+        if target is aten.set_.source_Tensor:
+            return self._replaced(node, old, args[1])
         if isinstance(old, (list, tuple)) and _writes_first_only(target):
             return self._write_list(node, old, args, kwargs)
         if not isinstance(old, Tensor) or not _writes_first_only(target):
@@ -288,6 +290,15 @@ class FunctionalCopy:
             return old.view(new, new)
         self.update(old, new, node)
         return old
+
+    @staticmethod
+    def _replaced(node: fx.Node, old: Tensor, new: Tensor) -> Tensor:
+        """x.set_(y): x is another name of y from here on, where nobody else sees its memory."""
+        if old.root().outside or old.root() is not old or any(view is not old for view in old.below()):
+            message = "the model gives other memory to a tensor that its caller, a buffer or a view holds, too"
+            hint = "It comes of set_(), or of out= where the run finds the size. Return the result instead."
+            raise RefusedNode(node, message, hint)
+        return new
 
     def _check_apart(self, node: fx.Node, written: Tensor, args: Sequence[Any]) -> None:
         """Raises RefusedNode where an operator of single elements reads others that it has written, as eager does."""

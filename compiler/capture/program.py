@@ -7,7 +7,7 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -77,6 +77,7 @@ class ProgramInputs:
     """The tensor inputs of a program, what the user said about their sizes, and the structure of all arguments.
 
     differentiated: the graph keeps what stops derivatives.
+    not_for_one: torch's symbols that have to be 2 at least, each with the line that says so.
     """
 
     names: list[str]
@@ -84,6 +85,7 @@ class ProgramInputs:
     dims: list[Dims]
     tree: object
     differentiated: bool = False
+    not_for_one: Mapping[str, str] = field(default_factory=dict)
 
 
 def _check_copies(program: ExportedProgram) -> None:
@@ -240,7 +242,7 @@ class _Importer:
             computed=computed,
             checks=checks,
         )
-        check_smallest(graph, _asked_for_one(self.inputs.dims))
+        check_smallest(graph, _asked_for_one(self.inputs.dims), self.inputs.not_for_one)
         with_symbols(graph, graph.symbols)
         return with_changes(graph, changes)
 

@@ -12,7 +12,7 @@ import linecache
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -38,6 +38,7 @@ class Captured:
     program: ExportedProgram | None
     notes: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    not_for_one: Mapping[str, str] = field(default_factory=dict)  # sizes that are 2 at least -> the line that asks
 
 
 class _Refused(Exception):

@@ -32,8 +32,15 @@ class _NotKnown(Exception):
     """A size that only the run finds, in the body of a branch or loop."""
 
 
-def check_smallest(graph: ModelGraph, asked: set[str]) -> None:
-    """Raises the lower bound of a symbol to 2 where the graph is wrong for 1; a CompileError when 1 was asked for."""
+def check_smallest(graph: ModelGraph, asked: set[str], not_for_one: Mapping[str, str]) -> None:
+    """Raises the lower bound of a symbol to 2 where the graph is wrong for 1; a CompileError when 1 was asked for.
+
+    not_for_one: the symbols that the model itself treats in another way there, each with the line that asks.
+    """
+    for symbol in graph.symbols:
+        if symbol.min == 1 and str(symbol.symbol) in not_for_one and symbol.name in asked:
+            raise _wrong_for_one(symbol, not_for_one[str(symbol.symbol)])
+    graph.symbols = tuple(_from_two(s) if str(s.symbol) in not_for_one else s for s in graph.symbols)
     ones = [s for s in graph.symbols if s.min == 1]
     smallest = {s.symbol: s.min for s in graph.symbols}
     nodes = [n for whole in (graph, *regions_of(graph)) for n in whole.module.graph.nodes]
@@ -55,14 +62,17 @@ def check_smallest(graph: ModelGraph, asked: set[str]) -> None:
         if not wrong and len(ones) > 1:
             continue
         if symbol.name in asked:
-            where = place_of(wrong[0]) if wrong else ""
-            raise CompileError(
-                f"the model does not work for {symbol.name} = 1, which its range includes",
-                details=[where] if where else [],
-                hint=f"Let the range of {symbol.name} start at 2.",
-            )
+            raise _wrong_for_one(symbol, place_of(wrong[0]) if wrong else "")
         raised.append(symbol)
     graph.symbols = tuple(_from_two(s) if s in raised or not raised else s for s in graph.symbols)
+
+
+def _wrong_for_one(symbol: SizeSymbol, where: str) -> CompileError:
+    return CompileError(
+        f"the model does not work for {symbol.name} = 1, which its range includes",
+        details=[where] if where else [],
+        hint=f"Let the range of {symbol.name} start at 2.",
+    )
 
 
 def _computed(graph: ModelGraph, sizes: Sizes) -> dict[sympy.Symbol, int]:

@@ -123,6 +123,8 @@ def sparse_call(
 
     form = _FORMS.get(node.target)
     if form is None:
+        if str(node.target).startswith("aten.to_sparse") and not any(isinstance(a, Sparse) for a in args):
+            raise NoSparseForm(f"{node.target}: which elements the matrix holds depends on the values of a dense one")
         raise NoSparseForm(f"{node.target} of a sparse tensor")
     return form(emit, *args, **kwargs)
 

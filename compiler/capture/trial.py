@@ -51,6 +51,13 @@ def called(model: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
 def _raised(error: Exception, sizes: str, examples: Sequence[torch.Tensor]) -> CompileError:
     frames = frames_of_exception(error)
     found = pick([f for f in frames if not is_torch_file(f.file)] or frames)
+    if any(f.file.endswith("torch/cuda/jiterator.py") for f in frames):
+        return CompileError(
+            "the model calls a function of torch.cuda.jiterator, whose CUDA text torch compiles in the call: "
+            "a package cannot hold it",
+            details=[place(frame) for frame in dict.fromkeys(found or ())],
+            hint="Write it with torch's operators, or as a Triton kernel (docs/custom-operators.md).",
+        )
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
     what = f"for {sizes}, which its dynamic sizes include" if sizes else "on its example inputs"

@@ -538,7 +538,7 @@ def lowest(e: Index) -> tuple[Index, Atom | None]:
             return e, None
         rest = Index({m: c for m, c in e.terms.items() if target not in m})
         factors = factors_of(e, target)
-        factor = _factor_sign(factors)
+        factor = factor_sign(factors)
         if factor is None or not _atom_nonnegative(target):
             return e, target
         if factor >= 0:
@@ -567,7 +567,8 @@ def _exact_multiple(atom: Atom, factor: Index) -> Index | None:
     return None if times is None else times * atom.a
 
 
-def _factor_sign(e: Index) -> int | None:
+def factor_sign(e: Index) -> int | None:
+    """1 where e >= 0, -1 where e <= 0, None where neither is known."""
     if all(c >= 0 for c in e.terms.values()):
         return 1
     if all(c <= 0 for c in e.terms.values()):

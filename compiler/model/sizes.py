@@ -15,7 +15,7 @@ import torch
 from ...runtime.errors import CompileError
 from .leaves import Dims, Leaf
 
-__all__ = ["DimTerm", "dim_term", "resize", "resize_examples", "without_hints_of_one"]
+__all__ = ["DimTerm", "dim_term", "resize", "resize_examples", "traced_dims", "without_hints_of_one"]
 
 NO_MAX = 2**31 - 1
 
@@ -56,6 +56,26 @@ def dim_term(dim: Any, size: int, axis: int) -> DimTerm:
         return DimTerm(root.__name__, lo, hi)
     at0, at1 = int(dim.fn(0)), int(dim.fn(1))
     return DimTerm(root.__name__, lo, hi, at1 - at0, at0)
+
+
+def traced_dims(dims: Sequence[Dims]) -> list[Dims]:
+    """The dimensions for torch.export, which traces sizes from 2 on: a range that ends there would be the number 2, and
+    each dimension would have a name of its own. It ends at 3 in the trace."""
+    roots = [getattr(dim, "root", dim) for by_axis in dims for dim in by_axis.values()]
+    wider = {
+        root.__name__: torch.export.Dim(root.__name__, min=root.min, max=3)
+        for root in roots
+        if hasattr(root, "__name__") and root.max == 2 and root.min < 2
+    }
+
+    def traced(dim: Any) -> Any:
+        root = wider.get(getattr(getattr(dim, "root", dim), "__name__", ""))
+        if root is None or not hasattr(dim, "root"):
+            return root or dim
+        term = dim_term(dim, 0, 0)
+        return root * term.scale + term.offset if term.offset else root * term.scale
+
+    return [{axis: traced(dim) for axis, dim in by_axis.items()} for by_axis in dims] if wider else list(dims)
 
 
 def without_hints_of_one(leaves: Sequence[Leaf], dims: Sequence[Dims]) -> list[Dims]:

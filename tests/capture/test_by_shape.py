@@ -13,6 +13,7 @@ from mycc.compiler.capture import capture
 from mycc.compiler.capture.by_shape import _FORMS, bound
 from mycc.compiler.model.source_lines import place_of
 from mycc.compiler.verify import eager
+from mycc.runtime.errors import CompileError
 from torch.utils import _pytree as pytree
 
 aten = torch.ops.aten
@@ -186,6 +187,20 @@ NAMED: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+def _nonzero(x: torch.Tensor) -> torch.Tensor:
+    found = torch.empty(0, dtype=torch.int64)
+    torch.nonzero(x > 0, out=found)
+    return found + 1
+
+
+def _masked(x: torch.Tensor) -> torch.Tensor:
+    found = torch.empty(3)
+    return torch.masked_select(x, x > 0, out=found) + found.sum()
+
+
+NAMED |= {"nonzero into": _nonzero, "masked_select into": _masked}
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_calls_by_name_compute_the_same(name: str) -> None:
     function = NAMED[name]
@@ -198,6 +213,11 @@ def test_what_torch_refuses_is_refused() -> None:
     graph = capture(lambda x: F.gaussian_nll_loss(x, x, x), (X,))
     with pytest.raises(RuntimeError, match="var has negative entry"):
         eager(graph, (X,))
+
+
+def test_a_tensor_of_the_caller_is_not_resized() -> None:
+    with pytest.raises(CompileError, match=r"gives other memory to a tensor(.|\n)*torch.nonzero\(x, out=y\)"):
+        capture(lambda x, y: torch.nonzero(x, out=y) + 1, (X, torch.zeros(0, 2, dtype=torch.int64)))
 
 
 def test_residuals_that_torch_has_not_are_nan() -> None:

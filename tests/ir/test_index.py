@@ -165,6 +165,7 @@ PROOFS = {
     "room behind a remainder": as_index(4) - m % as_index(5),
     "clamped": as_index(9) - minimum(m, 9),
 }
+HALF = (s + 1) // as_index(2)  # of 3 at least
 PROOFS_BY_CASES = {
     "half a size": b - b // as_index(2),
     "half a size, but one at least": b - maximum(1, b // as_index(2)),
@@ -172,6 +173,13 @@ PROOFS_BY_CASES = {
     "a size times the larger half of another": b * ((s + 1) // as_index(2)) - 1,
     "the smaller of two sizes": b + s - minimum(b, s),
     "the larger of two sizes": b + s - maximum(b, s),
+    "room behind a loop over a size times a half": HALF * s * 4 - loop("flat", HALF * s * 4) - 1,
+    "twice a half, and the one before it or nought": HALF * 10
+    - 5
+    - maximum(0, HALF - 1) * 5
+    - loop("rows", HALF - 1) * 5
+    - loop("columns", as_index(5))
+    - 1,
 }
 NO_PROOFS = {
     "a size may be one": b - 2,
@@ -181,6 +189,7 @@ NO_PROOFS = {
     "two sizes": b - s,
     "a size times a half that may be nought": s * (b // as_index(2)) - 1,
     "the larger of two sizes": b - maximum(b, s),
+    "a loop over a size times a half, of a size less": HALF * s * 4 - loop("flat", HALF * s * 4 + 1) - 1,
     "half a size, but two at least": b - maximum(2, b // as_index(2)),
     "a third from a half": b // as_index(3) - b // as_index(2),
 }

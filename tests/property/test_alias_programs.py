@@ -129,6 +129,18 @@ FOUND = {
         ),
         ("v2", "v3"),
     ),
+    "all elements of a size times a half": AliasProgram(
+        (Input("x0", ("n", "n", 4), "float32"), Input("k0", (4,), "int64")),
+        (),
+        ("v0 = x0.clone()[::2]", "v0.put_(k0, v0.flatten()[k0], accumulate=True)", "x0.copy_(x0.flip(0))"),
+        ("v0",),
+    ),
+    "all but the last of a half": AliasProgram(
+        (Input("x0", ("n", 5), "int64"), Input("k0", (4,), "int64")),
+        (),
+        ("x0[:, k0] -= 1", "v0 = x0[::2]", "v1 = v0[:-1]", "v0.mul_(-1)", "v0.add_(1)", "v1.add_(1)"),
+        ("v1",),
+    ),
     "an expanded intermediate": AliasProgram(
         (Input("x0", (4,), "float32"), Input("k0", (4,), "int64")),
         (),

@@ -141,6 +141,13 @@ def _doubled(size: Any, stride: Any, offset: Any) -> tuple[Any, Any, Any]:
     return [*size, 2], [*(2 * s for s in stride), 1], 2 * (offset or 0)
 
 
-@rule("scatter_reduce index_reduce scatter.reduce scatter.value_reduce")
-def reduced(call: Call, *_: Any, **__: Any) -> Any:
+@rule("scatter.reduce scatter.value_reduce")
+def scatter_with(call: Call, *args: Any, reduce: str) -> Any:
+    if reduce == "add":
+        return each(call, *args, reduce=reduce)
+    raise Refused("multiplying complex numbers into places that an index names is not supported")
+
+
+@rule("scatter_reduce index_reduce")
+def reduced_at_places(call: Call, *_: Any, **__: Any) -> Complex:
     raise Refused("scattering complex numbers with a reduction other than the sum is not supported")
