@@ -382,8 +382,8 @@ def _export(
         fixes_sizes = "Constraints violated" in str(error)
         own = isinstance(error, Error) or "Encountered input mutation" in str(error)  # which no other way takes
     else:
-        apart = not_for_one(program, _Plain(call), examples, questions) if questions else {}
-        return Captured(program, call.notes.warnings(), not_for_one=apart)
+        notes = call.notes.warnings()
+        return Captured(program, notes, not_for_one=not_for_one(program, call, examples, questions))
     if own or fixes_sizes:
         raise failure
     return _otherwise(call, given, examples, shapes, names, failure)

@@ -273,7 +273,7 @@ class FunctionalCopy:
     def _write(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         target: OpOverload = node.target  # type: ignore[assignment]
         old = args[0] if args else None
-        if target is aten.set_.source_Tensor:
+        if target is aten.set_.source_Tensor and isinstance(old, Tensor):
             return self._replaced(node, old, args[1])
         if isinstance(old, (list, tuple)) and _writes_first_only(target):
             return self._write_list(node, old, args, kwargs)

@@ -61,7 +61,7 @@ def dim_term(dim: Any, size: int, axis: int) -> DimTerm:
 def traced_dims(dims: Sequence[Dims]) -> list[Dims]:
     """The dimensions for torch.export, which traces sizes from 2 on: a range that ends there would be the number 2, and
     each dimension would have a name of its own. It ends at 3 in the trace."""
-    roots = [getattr(dim, "root", dim) for by_axis in dims for dim in by_axis.values()]
+    roots: list[Any] = [getattr(dim, "root", dim) for by_axis in dims for dim in by_axis.values()]
     wider = {
         root.__name__: torch.export.Dim(root.__name__, min=root.min, max=3)
         for root in roots
