@@ -299,6 +299,7 @@ def indexing() -> Iterator[Sample]:
     yield Sample("aten.constant_pad_nd.default", (T(B, 3, 5), [1, 2, 0, 3], 1.5), ulps=0)
     yield Sample("aten.constant_pad_nd.default", (T(2, 3, 5), [-1, 2, 1, -1]), ulps=0)
     yield Sample("aten.constant_pad_nd.default", (I(6), [2, 0], -1))
+    yield Sample("aten.constant_pad_nd.default", (T(0, 3), [1, 2, 2, 0], 1.5), ulps=0)
     yield Sample("aten.pad.default", (T(B, 3, 5), [1, 2]), ulps=0)
     yield Sample("aten.pad.default", (T(B, 3, 5), [1, 2], "constant", 2.0), ulps=0)
     yield Sample("aten.pad.default", (T(2, 3, 5, 6), [1, 2, 2, 1], "reflect"), ulps=0)

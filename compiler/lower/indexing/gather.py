@@ -219,6 +219,8 @@ def padded(ctx: Context, x: Tensor, pad: Sequence[Index], value: Any) -> Tensor:
     shape = ctx.result_shape()
     before = {x.rank - 1 - j // 2: pad[j] for j in range(0, len(pad), 2)}
     after = {x.rank - 1 - j // 2: pad[j + 1] for j in range(0, len(pad), 2)}
+    if any(n == ZERO for n in x.shape):  # nothing lies inside
+        return ctx.builder.map(shape, x.dtype, lambda _: number(value, x.dtype))
 
     def element(i: list[Index]) -> Expr:
         conditions: list[Expr] = []
@@ -227,6 +229,8 @@ def padded(ctx: Context, x: Tensor, pad: Sequence[Index], value: Any) -> Tensor:
             own = i[d] - amount
             n = x.shape[d]
             at[d] = minimum(maximum(own, ZERO), n - 1)
+            if any(s.found for s in n.sizes()):  # which may be 0: no place in front of the memory is read
+                at[d] = maximum(at[d], ZERO)
             if amount != ZERO and not (amount.constant is not None and amount.constant < 0):
                 conditions.append(compare("ge", IndexValue(own), IndexValue(ZERO)))
             if after[d] != ZERO and not ((after[d].constant or 0) < 0):
