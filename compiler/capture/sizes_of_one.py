@@ -83,12 +83,13 @@ def _asks() -> Frame | None:
     frame: Any = sys._getframe(2)
     while frame is not None and is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
-    if frame is None or (is_torch_file(frame.f_code.co_filename) and _LAYERS not in frame.f_code.co_filename):
+    if frame is None:
         return None
     code = frame.f_code
-    return Frame(
-        code.co_filename, frame.f_lineno, code.co_name, linecache.getline(code.co_filename, frame.f_lineno).strip()
-    )
+    file = code.co_filename
+    if is_torch_file(file) and _LAYERS not in file and not file.startswith("<"):  # <stdin>: a model typed in
+        return None
+    return Frame(file, frame.f_lineno, code.co_name, linecache.getline(file, frame.f_lineno).strip())
 
 
 def is_machinery(file: str) -> bool:

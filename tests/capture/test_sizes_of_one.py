@@ -25,6 +25,7 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "another factor": lambda x: x * 2 if x.shape[0] == 1 else x * 3,
     "a number of elements": lambda x: x.sum(0) if x.numel() > 4 else x.sum(0) * 2,
     "one less": lambda x: x * (2 if x.size(0) - 1 < 1 else 3),
+    "a model that was typed in": eval("lambda x: x * 2 if x.shape[0] == 1 else x * 3"),
     "an error": no_rows,
     "statistics of a batch": nn.BatchNorm1d(4).train(),
 }
