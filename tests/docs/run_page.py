@@ -177,7 +177,7 @@ class _Page:
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
             return
-        head = "".join(f"#include <{name}>\n" for name in ("mycc/model.h", "stdio.h", "stdlib.h"))
+        head = "".join(f"#include <{name}>\n" for name in ("mycc/model.h", "mycc/generate.h", "stdio.h", "stdlib.h"))
         tensors = "const mycc_tensor *inputs, int n_inputs, mycc_tensor *outputs, int n_outputs"
         program = f"{head}int example(mycc_model *model, int entry, {tensors}) {{\n"
         program += f"(void)model; (void)entry;\n{{\n{step.text}\n}}\nreturn 0;\n}}\n"
