@@ -6,15 +6,20 @@ where a score is made, and never stored. Grouped heads stay grouped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
+from transformers.masking_utils import (
+    ALL_MASK_ATTENTION_FUNCTIONS,
+    bidirectional_mask_function,
+    causal_mask_function,
+)
 
-__all__ = ["IMPLEMENTATION", "register_attention"]
+__all__ = ["IMPLEMENTATION", "masks_of_calls", "queries_scaled", "register_attention"]
 
 #: the name that a model's configuration gives to these functions
 IMPLEMENTATION = "mycc"
@@ -26,6 +31,60 @@ def register_attention() -> None:
     AttentionMaskInterface.register(IMPLEMENTATION, _mask)
 
 
+@contextlib.contextmanager
+def masks_of_calls() -> Iterator[None]:
+    """Has models that keep their own attention ("sdpa", "eager"; Falcon, GPT-J) make masks here too: transformers' own
+    functions take one position of a first token for all texts."""
+    own = {"sdpa": _mask, "eager": _added_mask}
+    before = {name: ALL_MASK_ATTENTION_FUNCTIONS[name] for name in own}
+    for name, function in own.items():
+        ALL_MASK_ATTENTION_FUNCTIONS[name] = function
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            ALL_MASK_ATTENTION_FUNCTIONS[name] = function
+
+
+@contextlib.contextmanager
+def queries_scaled(network: nn.Module, positions: Tensor) -> Iterator[None]:
+    """Has layers without rotations that scale queries by their positions (Llama 4) do so for texts that are not equally
+    long: transformers' own code takes one position for all. positions: i64[batch, count]."""
+    layers: list[Any] = [
+        m
+        for m in network.modules()
+        if getattr(m, "attn_temperature_tuning", False) and not getattr(m, "use_rope", True)
+    ]
+    before = [layer.attn_temperature_tuning for layer in layers]
+    hooks = [layer.q_proj.register_forward_hook(_scaled(layer, positions)) for layer in layers]
+    for layer in layers:
+        layer.attn_temperature_tuning = False
+    try:
+        yield
+    finally:
+        for layer, own, hook in zip(layers, before, hooks, strict=True):
+            layer.attn_temperature_tuning = own
+            hook.remove()
+
+
+def _scaled(layer: Any, positions: Tensor) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+    """A hook of the projection of queries: [batch, count, size], by a factor for each token."""
+
+    def hook(_: nn.Module, __: Any, queries: Tensor) -> Tensor:
+        factor = torch.log1p(torch.floor((positions.float() + 1.0) / layer.floor_scale)) * layer.attn_scale + 1.0
+        return (queries * factor[:, :, None]).to(queries.dtype)
+
+    return hook
+
+
+def _added_mask(dtype: torch.dtype = torch.float32, **given: Any) -> Tensor | None:
+    """As _mask, as a number that is added to a score: 0, or the least one of the dtype."""
+    seen = _mask(**given, left_out=False)
+    if seen is None:
+        return None
+    return torch.where(seen, torch.zeros((), dtype=dtype), torch.finfo(dtype).min)
+
+
 def _mask(
     batch_size: int,
     q_length: int,
@@ -34,9 +93,12 @@ def _mask(
     kv_offset: Any = 0,
     mask_function: Callable[..., Any] = causal_mask_function,
     attention_mask: Tensor | None = None,
+    left_out: bool = True,
     **_: Any,
 ) -> Tensor | None:
     """bool[batch or 1, 1, queries, keys], or None where every query sees every key.
+
+    left_out: whether a causal mask of one query is None too; models with code of their own may need one.
 
     q_offset: of a call on the cache, the position of each text's first token, i64[batch]. kv_offset: of a ring, the
         position in each slot, i64[batch, slots].
@@ -44,7 +106,7 @@ def _mask(
     if mask_function is bidirectional_mask_function:
         return None if attention_mask is None else attention_mask[:, None, None, :].to(torch.bool)
     first = q_offset if isinstance(q_offset, Tensor) else torch.tensor([q_offset])
-    single = q_length == 1 and first.shape[0] == 1 and not isinstance(kv_length, int)
+    single = left_out and q_length == 1 and first.shape[0] == 1 and not isinstance(kv_length, int)
     if single and mask_function is causal_mask_function and attention_mask is None:
         return None  # the keys end with the query
     queries = (first[:, None] + torch.arange(q_length))[:, None, :, None]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
 from ...runtime.errors import CompileError
-from .attention import IMPLEMENTATION, register_attention
+from .attention import IMPLEMENTATION, masks_of_calls, queries_scaled, register_attention
 from .cache import BLOCK, AttentionMemory, Memory, Places, RecurrentMemory, call_cache
 
 __all__ = ["Decode", "Prefill", "TextModel", "Verify", "cache_error"]
@@ -111,9 +111,10 @@ class TextModel(nn.Module):
         cache = call_cache([memory() for memory in self._memory], places)
         arguments = {"position_ids": places.positions, "logits_to_keep": kept, cache_argument(self.network): cache}
         known = inspect.signature(self.network.forward).parameters
-        out = self.network(
-            input_ids=tokens, use_cache=True, **{name: value for name, value in arguments.items() if name in known}
-        )
+        with masks_of_calls(), queries_scaled(self.network, places.positions):
+            out = self.network(
+                input_ids=tokens, use_cache=True, **{name: value for name, value in arguments.items() if name in known}
+            )
         found = out.logits.float()
         assert isinstance(found, Tensor)
         return found

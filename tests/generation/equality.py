@@ -13,14 +13,22 @@ __all__ = ["Equality", "compare_tokens"]
 
 #: tokens of the prompts: past a window of 24 and two pieces of 16; one alone; between
 READ = (36, 1, 17)
+#: tokens of a piece of a prompt
+PIECE = 16
 
 
 class Equality(NamedTuple):
     """How many tokens, of the shortest text, are transformers' before the first that is another."""
 
-    alone: int
-    together: int
+    alone: int  # a cache with a row for the text, the prompt read whole
+    chunked: int  # so, the prompt read in pieces
+    paged: int  # alone in a cache in blocks
+    ragged: int  # side by side with other texts, in blocks
     distinct: int  # different tokens among those of the first text
+
+    @property
+    def least(self) -> int:
+        return min(self[:4])
 
 
 def compare_tokens(kind: str, more: dict[str, Any], count: int, folder: Path) -> Equality:
@@ -28,22 +36,40 @@ def compare_tokens(kind: str, more: dict[str, Any], count: int, folder: Path) ->
     network = make_network(kind, **{**more, **_room(more, max(READ) + count)})
     prompts = [[(7 * i * i + 3 * i + 11 + n) % 390 + 4 for i in range(n)] for n in READ]
     wanted = [greedy(network, prompt, count) for prompt in prompts]
-    texts = 1 if kind == "mamba2" else len(READ)
-    model = mycc.load(
-        mycc.compile_generation(network, out=folder / f"{kind}.pkg", chunk=16, max_batch=texts, verify=False)
-    )
     options = {"max_new_tokens": count, "ignore_eos": True}
-    alone = [list(model.generate_tokens(prompt, **options)) for prompt in prompts]
-    together = _together(model, prompts, options)
-    same = [[_same(a, b) for a, b in zip(found, wanted, strict=True)] for found in (alone, together)]
-    return Equality(min(same[0]), min(same[1]), len(set(wanted[0])))
+    single, several = (
+        mycc.load(
+            mycc.compile_generation(
+                network, out=folder / f"{kind}{texts}.pkg", chunk=chunk, max_batch=texts, verify=False
+            )
+        )
+        for texts, chunk in ((1, max(READ)), (len(READ), PIECE))
+    )
+    found = {
+        "alone": [list(single.generate_tokens(prompt, **options)) for prompt in prompts],
+        "chunked": [_in_pieces(single, prompt, options) for prompt in prompts],
+        "paged": [list(several.generate_tokens(prompt, **options)) for prompt in prompts],
+        "ragged": _together(several, prompts, options),
+    }
+    same = {name: min(map(_same, texts, wanted)) for name, texts in found.items()}
+    return Equality(**same, distinct=len(set(wanted[0])))
+
+
+def _in_pieces(model: Any, prompt: list[int], options: dict[str, Any]) -> list[int]:
+    """A text whose prompt is read in pieces of PIECE tokens."""
+    engine = model.generator.new_engine(False)
+    engine.chunk = PIECE
+    text = model.generator.text(prompt, model.generator.options(options))
+    engine.add(text)
+    while engine.busy:
+        list(engine.step())
+    return text.tokens
 
 
 def _room(more: dict[str, Any], positions: int) -> dict[str, int]:
-    """The sizes of a configuration that say how many positions there are."""
-    return {name: positions for name in ("n_positions", "max_position_embeddings") if name in more} or {
-        "max_position_embeddings": positions
-    }
+    """The sizes of a configuration that say how many positions there are: GPT-2 has two names for one."""
+    names = ("max_position_embeddings", *(["n_positions"] if "n_positions" in more else []))
+    return dict.fromkeys(names, positions)
 
 
 def _together(model: Any, prompts: list[list[int]], options: dict[str, Any]) -> list[list[int]]:

@@ -24,6 +24,11 @@ KINDS: dict[str, dict[str, Any]] = {
         "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16, "first_k_dense_replace": 1,
         "num_key_value_heads": 4,
     },
+    "llama": {},
+    "llama4_text": {
+        "head_dim": 16, "intermediate_size_mlp": 96, "num_local_experts": 4, "num_experts_per_tok": 1,
+        "interleave_moe_layer_step": 2, "num_hidden_layers": 4, "attention_chunk_size": 24, "floor_scale": 8,
+    },
     "falcon": {"alibi": False, "multi_query": True, "new_decoder_architecture": False},
     "gemma": {"head_dim": 16},
     "gemma2": {"head_dim": 16, "sliding_window": 24, "query_pre_attn_scalar": 16, "tie_word_embeddings": False},
@@ -80,7 +85,7 @@ def test_greedy_tokens(kind: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_200_tokens_alone_and_in_ragged_batches(kind: str, tmp_path: Path) -> None:
-    assert compare_tokens(kind, KINDS[kind], 200, tmp_path)[:2] == (200, 200)
+    assert compare_tokens(kind, KINDS[kind], 200, tmp_path).least == 200
 
 
 def test_bfloat16_rounds_as_eager_does(tmp_path: Path) -> None:

@@ -11,11 +11,9 @@ import mycc
 import numpy as np
 import pytest
 import torch
-from mycc.runtime import _binding
 
+from ..helpers.c_programs import build_example
 from .folders import TEXTS, greedy
-
-ROOT = Path(__file__).parents[2]
 
 PROMPT = TEXTS[0]
 
@@ -124,12 +122,7 @@ def test_no_torch_where_it_runs(made: Any, tmp_path: Any) -> None:
 
 
 def test_a_c_program(made: Any, model: Any, tmp_path: Path) -> None:
-    library = Path(_binding.__file__).with_name("libmycc.so")
-    program = tmp_path / "generate_tokens"
-    includes = [f"-I{ROOT / 'runtime' / 'include'}"]
-    source = ROOT / "examples" / "c" / "generate_tokens.c"
-    compiler = ["cc", "-std=c11", "-Wall", "-Werror", *includes, source, "-o", program, library]
-    subprocess.run([*compiler, f"-Wl,-rpath,{library.parent}"], check=True)
+    program = build_example("generate_tokens", tmp_path)
     done = subprocess.run([program, made.package, "12", "5", "6", "7"], check=True, capture_output=True, text=True)
     wanted = list(model.generate_tokens([5, 6, 7], max_new_tokens=12, ignore_eos=True))
     assert [int(word) for word in done.stdout.split()] == wanted

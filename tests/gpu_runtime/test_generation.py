@@ -1,0 +1,104 @@
+"""Text generation on a real GPU: the native scheduler and the cache in blocks, from Python and from C. Marked `gpu`."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mycc
+import pytest
+import torch
+from mycc.runtime.generation.scheduler import Scheduler
+
+from ..generation.folders import greedy, make_network
+from ..generation.test_scheduler import MOST, Asked, finish, run_schedule, some_texts, text_of
+from ..helpers.c_programs import build_example
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+#: tokens of texts, those that one call reads, those that the cache holds of all: fewer than three texts may have
+LENGTH, CHUNK, HELD = 96, 16, 160
+
+
+class Packages(NamedTuple):
+    """A network and its packages: for three texts in blocks, so with a cache of int8, and for one text."""
+
+    network: Any
+    several: Path
+    small: Path
+    single: Path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Packages:
+    folder, network = tmp_path_factory.mktemp("text"), make_network("llama")
+    common = {"max_length": LENGTH, "chunk": CHUNK, "target": "cuda", "verify": False}
+    several = {**common, "max_batch": 3, "cache_tokens": HELD}
+    return Packages(
+        network,
+        mycc.compile_generation(network, out=folder / "several.pkg", **several),
+        mycc.compile_generation(network, out=folder / "small.pkg", cache_dtype="int8", **several),
+        mycc.compile_generation(network, out=folder / "single.pkg", **common),
+    )
+
+
+@pytest.fixture(scope="module")
+def several(made: Packages) -> Any:
+    return mycc.load(made.several)
+
+
+@pytest.fixture(scope="module")
+def alone(several: Any) -> dict[Asked, list[int]]:
+    return {
+        asked: list(several.generate_tokens(asked.prompt, max_new_tokens=MOST, ignore_eos=True, **dict(asked.options)))
+        for asked in some_texts()
+    }
+
+
+@pytest.mark.parametrize("form", ["several", "single"])
+def test_greedy_tokens_are_those_of_transformers(made: Packages, form: str) -> None:
+    model = mycc.load(getattr(made, form))
+    assert model.device == "cuda:0"
+    assert isinstance(model.generator.new_engine(False), Scheduler)
+    for asked in some_texts():
+        found = list(model.generate_tokens(asked.prompt, max_new_tokens=MOST, ignore_eos=True, temperature=0))
+        assert found == greedy(made.network, list(asked.prompt), MOST), f"{len(asked.prompt)} tokens"
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_random_schedules(several: Any, alone: dict[Asked, list[int]], reuse: bool) -> None:
+    scheduler = several.generator.new_engine(reuse)
+    for seed in range(25):
+        run_schedule(several, scheduler, alone, seed)
+    counts = scheduler.counts()
+    assert counts.preempted > 0
+    if reuse:
+        assert counts.reused_tokens > 0
+        assert counts.copied_blocks > 0
+
+
+def test_a_cache_of_int8(made: Packages) -> None:
+    """Texts side by side are those alone."""
+    model = mycc.load(made.small)
+    found = {asked: text_of(model, asked, MOST) for asked in some_texts()}
+    scheduler = model.generator.new_engine(False)
+    for text in found.values():
+        scheduler.add(text)
+    finish(scheduler)
+    for asked, text in found.items():
+        options = {"max_new_tokens": MOST, "ignore_eos": True, **dict(asked.options)}
+        assert text.tokens == list(model.generate_tokens(asked.prompt, **options)), f"{len(asked.prompt)} tokens"
+
+
+def test_a_c_program(made: Packages, tmp_path: Path) -> None:
+    prompts = [list(asked.prompt) for asked in some_texts()]
+    words = [word for prompt in prompts for word in (*map(str, prompt), "/")][:-1]
+    program = build_example("generate_tokens", tmp_path)
+    done = subprocess.run([program, made.several, str(MOST), *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+    assert found == [greedy(made.network, prompt, MOST) for prompt in prompts]
