@@ -14,11 +14,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, LinearAttentionLayer, StaticLayer
+from transformers.cache_utils import Cache, DummyLayer, LinearAttentionLayer, StaticLayer
 
 from ..model.operators import own as _own  # noqa: F401  (defines mycc::read_blocks)
 
-__all__ = ["BLOCK", "AttentionMemory", "CallLayer", "Memory", "Places", "RecurrentMemory", "call_cache"]
+__all__ = [
+    "BLOCK",
+    "AttentionMemory",
+    "CallLayer",
+    "HybridMemory",
+    "Memory",
+    "Places",
+    "RecurrentMemory",
+    "call_cache",
+    "keep_states",
+]
 
 #: positions of a block
 BLOCK = 16
@@ -61,13 +71,22 @@ class AttentionMemory:
 
 @dataclass(frozen=True)
 class RecurrentMemory:
-    """States of the convolutions and of the recurrences of a layer, [1, ...] each, by their numbers in the layer."""
+    """States of the convolutions and of the recurrences of a layer, [texts, ...], by their numbers in the layer."""
 
     convolutions: dict[int, Tensor]
     recurrences: dict[int, Tensor]
 
 
-Memory = AttentionMemory | RecurrentMemory
+@dataclass(frozen=True)
+class HybridMemory:
+    """Of a layer that has both, attention and a recurrence side by side (Falcon H1, Zamba 2)."""
+
+    attention: AttentionMemory
+    recurrent: RecurrentMemory
+
+
+#: what a layer keeps; None: nothing
+Memory = AttentionMemory | RecurrentMemory | HybridMemory | None
 
 
 class CallLayer(StaticLayer):
@@ -128,28 +147,63 @@ class CallLayer(StaticLayer):
 
 
 class CallRecurrentLayer(LinearAttentionLayer):
-    """A layer of a recurrence during one call. A text that begins finds zeros, as if something had come before."""
+    """A layer of a recurrence during one call. A text that begins finds zeros, as if something had come before.
+
+    The model changes the states in place: of a cache of one text these are the cache, else copies of the rows of the
+    call's texts, which keep() writes back.
+    """
 
     def __init__(self, memory: RecurrentMemory, places: Places) -> None:
         super().__init__(number_of_states=max(len(memory.convolutions), len(memory.recurrences), 1))
+        self.kept: list[tuple[Tensor, Tensor]] = []  # states of all texts, and those of the call's
+        self.rows = places.rows
         for states, own, known in (
             (memory.convolutions, self.conv_states, self.is_conv_states_initialized),
             (memory.recurrences, self.recurrent_states, self.is_recurrent_states_initialized),
         ):
             for number, state in states.items():
                 begun = (places.start > 0).reshape(-1, *[1] * (state.dim() - 1))
-                state.copy_(torch.where(begun, state, torch.zeros((), dtype=state.dtype)))
-                own[number], known[number] = state, True
+                zero = torch.zeros((), dtype=state.dtype)
+                if self.rows is None:
+                    state.copy_(torch.where(begun, state, zero))
+                    own[number] = state
+                else:
+                    own[number] = torch.where(begun, state.index_select(0, self.rows), zero)
+                    self.kept.append((state, own[number]))
+                known[number] = True
                 self.has_previous_state[number] = True
         for number, state in memory.convolutions.items():
             self.conv_kernel_size[number] = state.shape[-1]
 
+    def keep(self) -> None:
+        """Writes the states of the call's texts to their rows."""
+        for state, own in self.kept:
+            state[self.rows] = own
+
+
+class CallHybridLayer(CallRecurrentLayer, CallLayer):
+    """A layer of attention and of a recurrence during one call."""
+
+    def __init__(self, memory: HybridMemory, places: Places) -> None:
+        CallRecurrentLayer.__init__(self, memory.recurrent, places)
+        CallLayer.__init__(self, memory.attention, places)
+
 
 def call_cache(memory: Sequence[Memory], places: Places) -> Cache:
     """The cache of one call."""
-    return Cache(
-        layers=[
-            CallLayer(layer, places) if isinstance(layer, AttentionMemory) else CallRecurrentLayer(layer, places)
-            for layer in memory
-        ]
-    )
+    return Cache(layers=[_call_layer(layer, places) for layer in memory])
+
+
+def _call_layer(memory: Memory, places: Places) -> Any:
+    if memory is None:
+        return DummyLayer()
+    if isinstance(memory, AttentionMemory):
+        return CallLayer(memory, places)
+    return CallHybridLayer(memory, places) if isinstance(memory, HybridMemory) else CallRecurrentLayer(memory, places)
+
+
+def keep_states(cache: Cache) -> None:
+    """After the model's call: has the cache hold the states that it left."""
+    for layer in cache.layers:
+        if isinstance(layer, CallRecurrentLayer):
+            layer.keep()

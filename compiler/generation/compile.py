@@ -92,6 +92,11 @@ def compile_generation(
         if cache_dtype is not None and cache_dtype not in ("f32", "bf16", "f16", "int8"):
             raise CompileError(f"cache_dtype has to be f32, bf16, f16 or int8, not {cache_dtype!r}")
         entries, facts = _entries(network, length, texts, piece, whole, checks, blocks, cache_dtype)
+        if facts["recurrent"] and cache_tokens is not None:
+            raise CompileError(
+                f"cache_tokens does not go with {type(network).__name__}, which keeps states of recurrences",
+                hint="Each of its texts has a row of the cache, by max_batch.",
+            )
         if cache_dtype is not None:
             with running_stage(observers, "cache") as stage:
                 facts["cache"] = _cache_facts(network, cache_dtype, length)
@@ -134,7 +139,7 @@ def _entries(
 
     from .blocks import block_entries
     from .cache import BLOCK
-    from .module import Decode, Prefill, TextModel, Verify
+    from .module import Decode, Prefill, TextModel, Verify, reads_pieces
 
     rows = dynamic_most(texts) if texts > 1 else 1
     model = TextModel(network, length, rows, whole, blocks, max(chunk, checks), kept)
@@ -146,7 +151,7 @@ def _entries(
         return torch.randint(0, vocabulary, (rows, count), generator=sample)
 
     if model.recurrent:
-        chunk = min(chunk, RECURRENT_CHUNK)
+        chunk, blocks = min(chunk, RECURRENT_CHUNK) if reads_pieces(network) else 1, 0
     prompt = chunk if model.recurrent else min(16, chunk)
     count = (
         {1: torch.export.Dim("count", min=1, max=dynamic_most(chunk))} if chunk > 1 and not model.recurrent else None
@@ -163,7 +168,11 @@ def _entries(
     decode: tuple[Any, ...] = (Decode(model), (tokens(rows, 1), torch.arange(rows) % length))
     if texts > 1:
         batch = {0: torch.export.Dim("batch", min=1, max=rows)}
-        decode = (*decode, None, {"tokens": batch, "start": batch})
+        names = ["tokens", "start"]
+        if model.recurrent:  # a call must not change the states of other rows
+            names.append("row")
+            decode = (decode[0], (*decode[1], torch.arange(rows)))
+        decode = (*decode, None, dict.fromkeys(names, batch))
     if model.slots < length:
         facts["back"] = max(chunk, checks) - 1  # tokens that may be taken back
     entries = {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode}

@@ -8,25 +8,34 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
+from transformers.cache_utils import (
+    DummyLayer,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionAndFullAttentionLayer,
+    LinearAttentionLayer,
+)
 
 from ...runtime.errors import CompileError
 from .attention import IMPLEMENTATION, masks_of_calls, queries_scaled, register_attention
-from .cache import BLOCK, AttentionMemory, Memory, Places, RecurrentMemory, call_cache
+from .cache import BLOCK, AttentionMemory, HybridMemory, Memory, Places, RecurrentMemory, call_cache, keep_states
 
-__all__ = ["Decode", "Prefill", "TextModel", "Verify", "cache_error"]
+__all__ = ["Decode", "Prefill", "TextModel", "Verify", "cache_error", "reads_pieces"]
 
 #: dtypes of a cache
 _KEPT: dict[str | None, torch.dtype] = {
     "bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "int8": torch.int8,
 }  # fmt: skip
-_KINDS = (DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer)
+_KINDS = (
+    DummyLayer, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionAndFullAttentionLayer, LinearAttentionLayer,
+)  # fmt: skip
 
 
 class TextModel(nn.Module):
     """A causal language model and the cache of `texts` texts of `length` tokens each.
 
-    blocks: of the cache, which texts share; 0: it has a row for each text.
+    blocks: of the cache, which texts share; 0: it has a row for each text, as models with recurrences always have.
     chunk: tokens of a call at most. Layers whose queries see a window keep so many positions and the window's, where
         each text has a row; 0: all.
     kept: the dtype of keys and values, "bf16", "f16", "f32" or "int8"; None: the network's.
@@ -44,17 +53,13 @@ class TextModel(nn.Module):
         kept: str | None = None,
     ) -> None:
         super().__init__()
-        self.network, self.length, self.texts, self.whole, self.blocks = network, length, texts, whole, blocks
-        self.chunk, self.kept = 0 if blocks else chunk, kept
+        self.network, self.length, self.texts, self.whole = network, length, texts, whole
         register_attention()
         network.set_attn_implementation(IMPLEMENTATION)
         layers = _layers_after_a_token(network)
         self.recurrent = any(isinstance(layer, LinearAttentionLayer) for layer in layers)
-        if self.recurrent and texts > 1:
-            raise CompileError(
-                f"{type(network).__name__} keeps states of recurrences, which a package holds for one text at a time",
-                hint="Leave --max-batch at 1.",
-            )
+        self.blocks = 0 if self.recurrent else blocks
+        self.chunk, self.kept = 0 if self.blocks else chunk, kept
         self.slots = max((slots for layer in layers if (slots := self._slots(layer)) is not None), default=length)
         self._memory = [self._keep(i, layer) for i, layer in enumerate(layers)]
 
@@ -72,12 +77,28 @@ class TextModel(nn.Module):
             self.register_buffer(name, value)
             return name
 
-        if isinstance(layer, LinearAttentionLayer):
-            states = [
-                {n: named(f"{kind}{i}_{n}", torch.zeros_like(state)) for n, state in found.items() if state is not None}
-                for kind, found in (("convolution", layer.conv_states), ("recurrence", layer.recurrent_states))
-            ]
-            return lambda: RecurrentMemory(*({n: getattr(self, name) for n, name in row.items()} for row in states))
+        if isinstance(layer, DummyLayer):
+            return lambda: None
+        if not isinstance(layer, LinearAttentionLayer):
+            return self._keep_attention(layer, named, i)
+        recurrent = self._keep_states(layer, named, i)
+        if not isinstance(layer, LinearAttentionAndFullAttentionLayer):
+            return recurrent
+        attention = self._keep_attention(layer, named, i)
+        return lambda: HybridMemory(attention(), recurrent())
+
+    def _keep_states(self, layer: Any, named: Callable[[str, Tensor], str], i: int) -> Callable[[], RecurrentMemory]:
+        states = [
+            {
+                n: named(f"{kind}{i}_{n}", state.new_zeros((self.texts, *state.shape[1:])))
+                for n, state in found.items()
+                if state is not None
+            }
+            for kind, found in (("convolution", layer.conv_states), ("recurrence", layer.recurrent_states))
+        ]
+        return lambda: RecurrentMemory(*({n: getattr(self, name) for n, name in row.items()} for row in states))
+
+    def _keep_attention(self, layer: Any, named: Callable[[str, Tensor], str], i: int) -> Callable[[], AttentionMemory]:
         ring = self._slots(layer) is not None
         count, slots = (self.blocks, BLOCK) if self.blocks else (self.texts, self.slots if ring else self.length)
         kept, scales = [], []
@@ -115,6 +136,7 @@ class TextModel(nn.Module):
             out = self.network(
                 input_ids=tokens, use_cache=True, **{name: value for name, value in arguments.items() if name in known}
             )
+        keep_states(cache)
         found = out.logits.float()
         assert isinstance(found, Tensor)
         return found
@@ -149,6 +171,21 @@ def cache_error(network: Any, kept: str, tokens: Tensor) -> float:
             model.next_logits(tokens[:, :half], zero, None)
             found.append(model.all_logits(tokens[:, half:], zero + half, None))
     return float((found[1] - found[0]).norm() / found[0].norm())
+
+
+def reads_pieces(network: Any) -> bool:
+    """Whether a call of several tokens goes on from the states that an earlier one left: Mamba and Jamba of
+    transformers go on by single tokens only."""
+    model, tokens = (
+        TextModel(network, 8, 1, True),
+        torch.arange(6)[None] % network.get_input_embeddings().num_embeddings,
+    )
+    with torch.no_grad():
+        for i in range(6):
+            single = model.next_logits(tokens[:, i : i + 1], torch.tensor([i]), None)
+        for i in (0, 3):
+            piece = model.next_logits(tokens[:, i : i + 3], torch.tensor([i]), None)
+    return bool((piece - single).norm() <= 0.05 * single.norm())
 
 
 def _bounded(count: Tensor, most: int) -> Any:
@@ -206,11 +243,12 @@ class Verify(nn.Module):
 
 
 class Decode(nn.Module):
-    """Takes one token more of the texts in the first rows of the cache, behind the first `start` tokens of each."""
+    """Takes one token more of the texts in the first rows of the cache, or in the rows `row`, behind the first `start`
+    tokens of each."""
 
     def __init__(self, model: TextModel) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, tokens: Tensor, start: Tensor) -> Tensor:
-        return self.model.next_logits(tokens, start, None)
+    def forward(self, tokens: Tensor, start: Tensor, row: Tensor | None = None) -> Tensor:
+        return self.model.next_logits(tokens, start, row)

@@ -271,21 +271,26 @@ class Engine:
                 return
 
     def _go_on(self, decoding: Sequence[bool]) -> list[tuple[Text, Chosen | None]]:
-        """A token more for the rows that have been read. Free rows between them get a token that nobody reads."""
-        count = max(i for i, on in enumerate(decoding) if on) + 1
-        tokens, start = np.zeros((count, 1), np.int64), np.zeros(count, np.int64)
-        for i in range(count):
+        """A token more for the rows that have been read. Free rows between them get a token that nobody reads; of
+        models with states of a recurrence, which that would change, the call names the rows."""
+        if self.fixed:
+            rows = [i for i, on in enumerate(decoding) if on]
+        else:
+            rows = list(range(max(i for i, on in enumerate(decoding) if on) + 1))
+        tokens, start = np.zeros((len(rows), 1), np.int64), np.zeros(len(rows), np.int64)
+        for at, i in enumerate(rows):
             text = self.rows[i]
             if text is not None and decoding[i]:
-                tokens[i, 0] = text.chosen[-1].token
-                start[i] = len(self.filled[i])
+                tokens[at, 0] = text.chosen[-1].token
+                start[at] = len(self.filled[i])
             else:
-                start[i] = min(len(self.filled[i]), self.length - 1)
-        logits = np.asarray(self.decode(tokens, start, *self._more(range(count)), state=self.state))
+                start[at] = min(len(self.filled[i]), self.length - 1)
+        named = [np.array(rows, np.int64)] if self.fixed and len(self.rows) > 1 else []
+        logits = np.asarray(self.decode(tokens, start, *named, *self._more(rows), state=self.state))
         found: list[tuple[Text, Chosen | None]] = []
-        for i in range(count):
+        for at, i in enumerate(rows):
             text = self.rows[i]
             if text is not None and decoding[i]:
-                self.filled[i].append(int(tokens[i, 0]))
-                found.append((text, text.take(logits[i], self.length)))
+                self.filled[i].append(int(tokens[at, 0]))
+                found.append((text, text.take(logits[at], self.length)))
         return found

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import mycc
+import torch
+from mycc.compiler.generation.cache import BLOCK
+from mycc.compiler.generation.module import TextModel, reads_pieces
+from mycc.runtime.generation.engine import Engine
 
 from .folders import greedy, make_network
 
-__all__ = ["Equality", "compare_tokens"]
+__all__ = ["Equality", "compare_tokens", "compare_wrapped"]
 
 #: tokens of the prompts: past a window of 24 and two pieces of 16; one alone; between
 READ = (36, 1, 17)
@@ -31,6 +37,18 @@ class Equality(NamedTuple):
         return min(self[:4])
 
 
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Small models: threads would wait for each other longer than they work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@_one_thread()
 def compare_tokens(kind: str, more: dict[str, Any], count: int, folder: Path) -> Equality:
     """Compiles a small random model of a model_type, and generates `count` tokens behind prompts of READ tokens."""
     network = make_network(kind, **{**more, **_room(more, max(READ) + count)})
@@ -55,10 +73,37 @@ def compare_tokens(kind: str, more: dict[str, Any], count: int, folder: Path) ->
     return Equality(**same, distinct=len(set(wanted[0])))
 
 
+@torch.no_grad()
+@_one_thread()
+def compare_wrapped(kind: str, more: dict[str, Any], count: int, in_blocks: bool) -> int:
+    """As compare_tokens, of the module that is compiled, by torch: prompts in pieces, then all texts side by side.
+    in_blocks: the form of the cache."""
+    network = make_network(kind, **{**more, **_room(more, max(READ) + count)})
+    prompts = [[(7 * i * i + 3 * i + 11 + n) % 390 + 4 for i in range(n)] for n in READ]
+    wanted = [greedy(network, prompt, count) for prompt in prompts]
+    columns = -(-(max(READ) + count) // BLOCK)
+    blocks = len(READ) * columns + 1 if in_blocks else 0
+    model = TextModel(network, max(READ) + count, len(READ), False, blocks, PIECE)
+    table = torch.arange(1, blocks).reshape(len(READ), columns) if model.blocks else None
+    piece = PIECE if not model.recurrent or reads_pieces(network) else 1
+    found: list[list[int]] = []
+    for row, prompt in enumerate(prompts):
+        for at in range(0, len(prompt), piece):
+            tokens, start = torch.tensor([prompt[at : at + piece]]), torch.tensor([at])
+            logits = model.next_logits(tokens, start, torch.tensor([row]), None if table is None else table[row, None])
+        found.append([int(logits.argmax())])
+    rows = torch.arange(len(READ)) if model.recurrent else None
+    for step in range(count - 1):
+        tokens = torch.tensor([[text[-1]] for text in found])
+        for text, row in zip(found, model.next_logits(tokens, torch.tensor(READ) + step, rows, table), strict=True):
+            text.append(int(row.argmax()))
+    return min(map(_same, found, wanted))
+
+
 def _in_pieces(model: Any, prompt: list[int], options: dict[str, Any]) -> list[int]:
-    """A text whose prompt is read in pieces of PIECE tokens."""
-    engine = model.generator.new_engine(False)
-    engine.chunk = PIECE
+    """A text whose prompt is read in pieces of PIECE tokens; of models with recurrences token by token."""
+    task = model.manifest["task"]
+    engine = Engine(model, {**task, "chunk": task["length"] if task["recurrent"] else PIECE})
     text = model.generator.text(prompt, model.generator.options(options))
     engine.add(text)
     while engine.busy:

@@ -78,8 +78,7 @@ def test_options_that_are_wrong(whole: Path, tmp_path: Path) -> None:
     assert "there is no directory" in refusal(whole, tmp_path / "no")
 
 
-def test_states_of_a_recurrence_are_those_of_one_text(tmp_path: Path) -> None:
+def test_states_of_a_recurrence_have_no_blocks(tmp_path: Path) -> None:
     network = make_network("mamba", hidden_size=32)
-    text = refusal(network, tmp_path, max_batch=2)
-    assert "MambaForCausalLM keeps states of recurrences" in text
-    assert "Leave --max-batch at 1" in text
+    text = refusal(network, tmp_path, max_batch=2, cache_tokens=256)
+    assert "cache_tokens does not go with MambaForCausalLM" in text

@@ -47,7 +47,7 @@ int TextProgram::init(mycc_model *model) {
   if (!whole) return fail(MYCC_ERROR_LOAD, "what the package says of its text generation is not whole");
   if (!blocks && texts > 1)
     return fail(MYCC_ERROR_LOAD, "the package has a row of the cache for each text, which the scheduler does not serve\n"
-                                 "  Compile it again, without --draft-tokens.");
+                                 "  Compile it again, without --draft-tokens, and for one text if it has recurrences.");
   tokens_ = region_.array<int64_t>(size_t(texts)), start_ = region_.array<int64_t>(size_t(texts));
   table_ = region_.array<int64_t>(size_t(texts * columns()));
   if (!tokens_ || !start_ || !table_) return out_of_memory(size_t(texts * columns()) * sizeof(int64_t));
