@@ -16,7 +16,8 @@ from .formula import evaluate
 from .loader import EntryPoint, Model, load
 from .roof import Roof, measure_roof
 
-__all__ = ["Timing", "bench_package", "kernel_medians", "products", "restorer", "time_runs", "timing"]
+__all__ = ["Timing", "bench_package", "kernel_medians", "kernel_sums", "most_lost", "products", "restorer", "time_runs",
+           "timing"]  # fmt: skip
 
 Timing = dict[str, Any]
 Row = Mapping[str, Any]
@@ -58,8 +59,9 @@ def bench_package(
         with `kernels`: roof (Roof.as_dict(); None where it cannot be measured), gflops (of all products, in a run),
         percent (share of the FMA roof over the whole run), and kernels, a list of name, kind, ops, sources, choice (the
         tuner's, {} without), us (median microseconds of a run), share (of all kernels), gflops, gbytes (per second;
-        None where the manifest does not say), percent (of the least time that the roof allows), bound ("compute" or
-        "memory", whichever takes longer there).
+        None where the manifest does not say), percent (of the least time that the roof allows), lost (microseconds
+        above that least time; None without a roof), bound ("compute" or "memory", whichever takes longer there); and
+        sums, the kernels of one name together: name, count, us, share, lost.
 
     Raises:
         LoadError, InputError, RunError
@@ -100,6 +102,7 @@ def bench_package(
         result["percent"] = 1e5 * flops / 1e9 / busy / roof.gflops if roof else None
         choices = model.manifest.get("tuning", {}).get("targets", {}).get(model.target, {})
         result["kernels"] = _kernel_rows(rows, nanoseconds, values, roof, weights, choices)
+        result["sums"] = kernel_sums(result["kernels"])
     return result
 
 
@@ -259,14 +262,34 @@ def _kernel_rows(
 def _beside_roof(
     row: Row, sizes: Mapping[str, int], nanoseconds: float, roof: Roof | DeviceRoof | None, weights: int
 ) -> dict[str, Any]:
-    """percent and bound of one kernel."""
+    """percent, lost and bound of one kernel."""
     if roof is None or nanoseconds <= 0 or "weights" not in row:
-        return {"percent": None, "bound": None}
+        return {"percent": None, "lost": None, "bound": None}
     flops, moved, written, constant = (evaluate(row[key], sizes) for key in ("flops", "bytes", "writes", "weights"))
     counted = flops if row["kind"] in PRODUCTS else 0
     memory = roof.seconds(0, moved - written - constant, written, constant, weights)
     least = roof.seconds(counted, moved - written - constant, written, constant, weights)
-    return {"percent": 1e11 * least / nanoseconds, "bound": "compute" if least > memory else "memory"}
+    lost = max(0.0, nanoseconds / 1e3 - 1e6 * least)
+    return {"percent": 1e11 * least / nanoseconds, "lost": lost, "bound": "compute" if least > memory else "memory"}
+
+
+def kernel_sums(kernels: Sequence[Row]) -> list[dict[str, Any]]:
+    """The kernels of one name together: name, count, us, share, and lost, of those that have it (None: none has); the
+    one that loses most first."""
+    groups: dict[str, list[Row]] = {}
+    for kernel in kernels:
+        groups.setdefault(kernel["name"], []).append(kernel)
+    sums = []
+    for name, group in groups.items():
+        lost = [kernel["lost"] for kernel in group if kernel["lost"] is not None]
+        us, share = (sum(kernel[key] for kernel in group) for key in ("us", "share"))
+        sums.append({"name": name, "count": len(group), "us": us, "share": share, "lost": sum(lost) if lost else None})
+    return sorted(sums, key=most_lost)
+
+
+def most_lost(row: Row) -> tuple[float, float]:
+    """The order of kernels: those that lose most first, then those of which that is not known, by their times."""
+    return -(row["lost"] if row["lost"] is not None else -1.0), -row["us"]
 
 
 def _rate(formula: int | str | None, sizes: Mapping[str, int], nanoseconds: float) -> float | None:

@@ -13,6 +13,7 @@ from rich.text import Text
 from .execute import RunResult
 from .inspect import choices_of, describe, megabytes, plan_text
 from .launches import launch_facts, typical_sizes
+from .measure import most_lost
 from .verify import VerifyReport
 
 __all__ = ["kernel_table", "render_bench", "render_inspection", "render_run", "render_verify"]
@@ -56,7 +57,7 @@ def render_run(result: RunResult) -> RenderableType:
 
 
 def render_bench(result: Mapping[str, Any]) -> RenderableType:
-    """The times of bench_package, and its kernels with the slowest first."""
+    """The times of bench_package, and its kernels with those first that lose most beside the roof."""
     sizes = ", ".join(f"{name} {size}" for name, size in result["sizes"].items())
     gpu = result["device"] != "cpu"
     where = result["device"] if gpu else f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
@@ -75,6 +76,8 @@ def render_bench(result: Mapping[str, Any]) -> RenderableType:
         parts.append(Text(_roof_line(result)))
     if result.get("kernels"):
         parts += [Text(""), _time_table(result["kernels"], gpu)]
+        if len(result["sums"]) < len(result["kernels"]):
+            parts += [Text(""), _sum_table(result["sums"])]
     return Group(*parts)
 
 
@@ -192,11 +195,11 @@ def _rate(giga: float | None, tera: bool) -> str:
 
 def _time_table(kernels: Iterable[Mapping[str, Any]], tera: bool) -> Table:
     """tera: rates in TFLOP/s and TB/s."""
-    kernels = sorted(kernels, key=lambda kernel: -kernel["us"])
+    kernels = sorted(kernels, key=most_lost)
     tuned = any(kernel["choice"] for kernel in kernels)
     unit = "T" if tera else "G"
-    table = _table(("us", "right"), ("share", "right"), (f"{unit}FLOP/s", "right"), (f"{unit}B/s", "right"),
-                   ("of roof", "right"),
+    table = _table(("us", "right"), ("share", "right"), ("lost", "right"), (f"{unit}FLOP/s", "right"),
+                   (f"{unit}B/s", "right"), ("of roof", "right"),
                    ("bound by", "left"), ("kernel", "left"), *((("tuned", "left"),) if tuned else ()), ("ops", "left"),
                    ("source", "left"))  # fmt: skip
     for kernel in kernels:
@@ -204,8 +207,22 @@ def _time_table(kernels: Iterable[Mapping[str, Any]], tera: bool) -> Table:
         percent = "" if kernel["percent"] is None else f"{kernel['percent']:.0f} %"
         texts = [kernel["bound"] or "", kernel["name"], *([choice_text(kernel["choice"])] if tuned else [])]
         texts += [_short(kernel["ops"]), _short(kernel["sources"])]
-        table.add_row(f"{kernel['us']:.1f}", f"{100 * kernel['share']:.1f} %", *rates, percent, *map(Text, texts))
+        times = [f"{kernel['us']:.1f}", f"{100 * kernel['share']:.1f} %", _microseconds(kernel["lost"])]
+        table.add_row(*times, *rates, percent, *map(Text, texts))
     return table
+
+
+def _sum_table(sums: Iterable[Mapping[str, Any]]) -> Table:
+    """The kernels of one name together."""
+    table = _table(("us", "right"), ("share", "right"), ("lost", "right"), ("", "right"), ("kernels of a name", "left"))
+    for row in sums:
+        times = [f"{row['us']:.1f}", f"{100 * row['share']:.1f} %", _microseconds(row["lost"])]
+        table.add_row(*times, f"{row['count']} x", Text(row["name"]))
+    return table
+
+
+def _microseconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def choice_text(choice: Mapping[str, Any]) -> str:

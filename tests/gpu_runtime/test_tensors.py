@@ -225,6 +225,8 @@ def test_run_and_bench(driver_path: Path, program: bytes, tmp_path: Path) -> Non
     copies = DeviceRoof("fake", 100, times["roof"]["tbytes"])
     least = copies.seconds(0, 4000, 4000, 0, 0)
     assert [round(row["percent"], 3) for row in times["kernels"]] == [round(1e2 * least / 2e-6, 3)] * 4
+    assert [round(row["lost"], 3) for row in times["kernels"]] == [round(max(0.0, 2 - 1e6 * least), 3)] * 4
+    assert [row["count"] for row in times["sums"]] == [1] * 4
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(render_bench(times))
     text = console.export_text()

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from mycc.runtime import roof as roofs
-from mycc.runtime.measure import _beside_roof, products, timing
+from mycc.runtime.measure import _beside_roof, kernel_sums, most_lost, products, timing
 from mycc.runtime.roof import Roof, machine_facts, measure_roof
 
 SIZES = roofs.WORKING_SETS
@@ -46,12 +46,20 @@ def test_least_seconds() -> None:
 def test_a_kernel_is_bound_by_what_takes_longer() -> None:
     row = {"kind": "gemm", "flops": "200*m", "bytes": "12*m", "writes": "4*m", "weights": "4*m"}
     found = _beside_roof(row, {"m": 1000}, 4000.0, ROOF, 1000)
-    assert found == {"percent": pytest.approx(50.0), "bound": "compute"}
+    assert found == {"percent": pytest.approx(50.0), "lost": pytest.approx(2.0), "bound": "compute"}
     estimate = _beside_roof({**row, "kind": "map"}, {"m": 1000}, 4000.0, ROOF, 1000)
     assert estimate["bound"] == "memory"
     assert estimate["percent"] < 50
-    assert _beside_roof({"kind": "map"}, {}, 10.0, ROOF, 0) == {"percent": None, "bound": None}
+    assert _beside_roof({"kind": "map"}, {}, 10.0, ROOF, 0) == {"percent": None, "lost": None, "bound": None}
     assert products([row, {**row, "kind": "map"}, {"kind": "conv"}], {"m": 2}) == 400
+
+
+def test_sums_by_name_with_what_loses_most_first() -> None:
+    rows = [("copy", 5.0, None), ("add", 3.0, 1.0), ("gemm", 9.0, 2.5), ("add", 4.0, 2.0)]
+    kernels = [{"name": name, "us": us, "share": us / 21, "lost": lost} for name, us, lost in rows]
+    found = [(row["name"], row["count"], row["us"], row["lost"]) for row in kernel_sums(kernels)]
+    assert found == [("add", 2, 7.0, 3.0), ("gemm", 1, 9.0, 2.5), ("copy", 1, 5.0, None)]
+    assert [row["name"] for row in sorted(kernels, key=most_lost)] == ["gemm", "add", "add", "copy"]
 
 
 def test_timing() -> None:
