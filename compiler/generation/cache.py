@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, DummyLayer, LinearAttentionLayer, StaticLayer
+from transformers import cache_utils
+from transformers.cache_utils import Cache, LinearAttentionLayer, StaticLayer
 
 from ..model.operators import own as _own  # noqa: F401  (defines mycc::read_blocks)
 
@@ -22,6 +23,7 @@ __all__ = [
     "BLOCK",
     "AttentionMemory",
     "CallLayer",
+    "DummyLayer",
     "HybridMemory",
     "Memory",
     "Places",
@@ -32,6 +34,8 @@ __all__ = [
 
 #: positions of a block
 BLOCK = 16
+#: of layers that keep nothing; transformers has had it since 5.18 or later, and no such layer in a cache before
+DummyLayer: Any = getattr(cache_utils, "DummyLayer", None)
 
 
 @dataclass(frozen=True)

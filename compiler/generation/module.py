@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import (
-    DummyLayer,
     DynamicCache,
     DynamicLayer,
     DynamicSlidingWindowLayer,
@@ -19,7 +18,17 @@ from transformers.cache_utils import (
 
 from ...runtime.errors import CompileError
 from .attention import IMPLEMENTATION, masks_of_calls, queries_scaled, register_attention
-from .cache import BLOCK, AttentionMemory, HybridMemory, Memory, Places, RecurrentMemory, call_cache, keep_states
+from .cache import (
+    BLOCK,
+    AttentionMemory,
+    DummyLayer,
+    HybridMemory,
+    Memory,
+    Places,
+    RecurrentMemory,
+    call_cache,
+    keep_states,
+)
 
 __all__ = ["Decode", "Prefill", "TextModel", "Verify", "cache_error", "reads_pieces"]
 
@@ -28,7 +37,7 @@ _KEPT: dict[str | None, torch.dtype] = {
     "bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "int8": torch.int8,
 }  # fmt: skip
 _KINDS = (
-    DummyLayer, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionAndFullAttentionLayer, LinearAttentionLayer,
+    DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionAndFullAttentionLayer, LinearAttentionLayer, DummyLayer,
 )  # fmt: skip
 
 
@@ -77,7 +86,7 @@ class TextModel(nn.Module):
             self.register_buffer(name, value)
             return name
 
-        if isinstance(layer, DummyLayer):
+        if type(layer) is DummyLayer:
             return lambda: None
         if not isinstance(layer, LinearAttentionLayer):
             return self._keep_attention(layer, named, i)

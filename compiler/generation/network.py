@@ -12,14 +12,24 @@ from .folder import Folder
 
 __all__ = ["load_network", "require_transformers"]
 
+#: the oldest version of transformers that was tried
+OLDEST = "5.17"
+
 
 def require_transformers() -> None:
-    """Raises CompileError where transformers is not installed."""
+    """Raises CompileError where transformers is not installed, or has not what a cache is made of."""
     try:
-        import transformers  # noqa: F401
+        import transformers
     except ImportError as error:
         raise CompileError(
             f"compiling a model's folder needs transformers: {error}", hint="pip install transformers"
+        ) from None
+    try:
+        from . import attention, cache, module  # noqa: F401
+    except ImportError as error:
+        raise CompileError(
+            f"transformers {transformers.__version__} does not fit: {error}",
+            hint=f"Versions from {OLDEST} on are known to: pip install -U transformers",
         ) from None
 
 
