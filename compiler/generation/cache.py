@@ -172,8 +172,9 @@ class CallRecurrentLayer(LinearAttentionLayer):
                     state.copy_(torch.where(begun, state, zero))
                     own[number] = state
                 else:
-                    own[number] = torch.where(begun, state.index_select(0, self.rows), zero)
-                    self.kept.append((state, own[number]))
+                    chosen = torch.where(begun, state.index_select(0, self.rows), zero)
+                    own[number] = chosen
+                    self.kept.append((state, chosen))
                 known[number] = True
                 self.has_previous_state[number] = True
         for number, state in memory.convolutions.items():
@@ -185,7 +186,7 @@ class CallRecurrentLayer(LinearAttentionLayer):
             state[self.rows] = own
 
 
-class CallHybridLayer(CallRecurrentLayer, CallLayer):
+class CallHybridLayer(CallRecurrentLayer, CallLayer):  # type: ignore[misc,override]
     """A layer of attention and of a recurrence during one call."""
 
     def __init__(self, memory: HybridMemory, places: Places) -> None:
