@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -17,7 +18,7 @@ from .scheduler import Scheduler, is_native
 from .stream import Detokenizer, StopTexts
 from .tokenizer import Tokenizer
 
-__all__ = ["Generator", "TextStream", "TokenStream", "Writer", "drafted"]
+__all__ = ["Generator", "TextStream", "TokenStream", "Writer", "drafted", "token_numbers"]
 
 AnyEngine = Engine | Scheduler
 #: states that a model keeps for the next call
@@ -68,7 +69,7 @@ class Generator:
 
     def text(self, prompt: Sequence[int], options: Options) -> Text:
         """A text to be given to an engine."""
-        tokens = [int(token) for token in prompt]
+        tokens = token_numbers(prompt)
         if not tokens and "bos_token_id" in self._settings:
             tokens = [int(self._settings["bos_token_id"])]
         return self.made(tokens, options)
@@ -293,6 +294,14 @@ class Writer:
             piece += "" if self._stops.found else self._stops.end()
         self.ended = self._stops.found or finish is not None
         return piece
+
+
+def token_numbers(prompt: Any) -> list[int]:
+    """The numbers of a prompt's tokens. Raises InputError for what is no sequence of whole numbers."""
+    try:
+        return [operator.index(token) for token in prompt]
+    except TypeError:
+        raise InputError("a prompt is a text, or a list of whole numbers, those of its tokens") from None
 
 
 def drafted(text: Text, draft: Any) -> Text:

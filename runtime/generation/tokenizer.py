@@ -45,6 +45,10 @@ class Tokenizer:
         at most so many, of the text's beginning, with those around it."""
         if not isinstance(text, str):
             raise InputError(f"a text is a str, not a {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"the text has half a surrogate pair at {error.start}, which is no character") from None
         tokens = list(self._tokenizer.encode(text, add_special_tokens=special).ids)
         if most is None or len(tokens) <= most:
             return tokens

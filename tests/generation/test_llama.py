@@ -147,11 +147,21 @@ def test_a_c_program(made: Any, model: Any, tmp_path: Path) -> None:
         ([5], {"tempature": 1}, "no option 'tempature'"),
         ([5], {"logit_bias": {400: 1}}, "logit_bias: 400 is no token"),
         ([5], {"stop": "x"}, "stop is for texts"),
+        ("abc", {}, "a list of whole numbers"),
+        ([1.5], {}, "a list of whole numbers"),
+        (None, {}, "a list of whole numbers"),
     ],
 )
-def test_what_cannot_be_generated(model: Any, prompt: list[int], options: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_generated(model: Any, prompt: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(mycc.InputError, match=words):
         model.generate_tokens(prompt, **options)
+
+
+def test_a_text_that_is_no_text(model: Any) -> None:
+    with pytest.raises(mycc.InputError, match="half a surrogate pair at 1"):
+        model.generate("a\ud800")
+    with pytest.raises(mycc.InputError, match="a prompt is a text, or a list"):
+        model.generate(5)
 
 
 def test_a_package_without_text(tmp_path: Any) -> None:
