@@ -56,16 +56,32 @@ def application(model: Any, name: str, waiting: int = 256) -> Any:
         yield
         close()
 
+    row = {"id": name, "object": "model", "created": 0, "owned_by": "mycc"}
+
     async def models(_: Any) -> Any:
-        row = {"id": name, "object": "model", "created": 0, "owned_by": "mycc"}
         return JSONResponse({"object": "list", "data": [row]})
+
+    async def one_model(request: Any) -> Any:
+        asked = request.path_params["name"]
+        if asked != name:
+            return JSONResponse(error_body(f"there is no model '{asked}'", code="model_not_found"), 404)
+        return JSONResponse(row)
+
+    async def refused(request: Any, error: Any) -> Any:
+        return JSONResponse(
+            error_body(f"{request.method} {request.url.path}: {error.detail}"), error.status_code, error.headers
+        )
 
     async def health(_: Any) -> Any:
         return JSONResponse({"status": "ok"})
 
-    common = [Route("/v1/models", models), Route("/health", health)]
+    common = [
+        Route("/v1/models", models), Route("/v1/models/{name:path}", one_model), Route("/health", health)
+    ]  # fmt: skip
     posts = [Route(path, answer, methods=["POST"]) for path, answer in routes.items()]
-    return Starlette(routes=[*common, *posts], lifespan=lifespan)
+    return Starlette(
+        routes=[*common, *posts], lifespan=lifespan, exception_handlers={404: refused, 405: refused}
+    )  # fmt: skip
 
 
 Routes = dict[str, Callable[[Any], Any]]

@@ -60,7 +60,7 @@ class Asked:
 def completion_request(body: Mapping[str, Any]) -> Asked:
     """/v1/completions. Raises InputError for a field that is wrong or not taken."""
     options = _options(body, {"prompt", "max_tokens"})
-    options["max_new_tokens"] = body["max_tokens"] if body.get("max_tokens") is not None else _COMPLETION_TOKENS
+    options["max_new_tokens"] = _most(body, "max_tokens") if body.get("max_tokens") is not None else _COMPLETION_TOKENS
     if body.get("logprobs") is not None:
         options["logprobs"] = body["logprobs"]
     return Asked(texts_or_tokens("prompt", body.get("prompt")), None, options, *_form(body))
@@ -71,13 +71,21 @@ def chat_request(body: Mapping[str, Any]) -> Asked:
     options = _options(body, {"messages", "max_tokens", "max_completion_tokens", "top_logprobs"})
     for name in ("max_tokens", "max_completion_tokens"):
         if body.get(name) is not None:
-            options["max_new_tokens"] = body[name]
+            options["max_new_tokens"] = _most(body, name)
     if body.get("logprobs"):
         options["logprobs"] = body.get("top_logprobs") or 0
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise InputError("messages has to be a list of messages")
     return Asked((), [_message(message) for message in messages], options, *_form(body))
+
+
+def _most(body: Mapping[str, Any], name: str) -> int:
+    """How many tokens an answer may have, by the client's name for it."""
+    most = body[name]
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        raise InputError(f"{name} has to be a whole number from 1, not {most!r}")
+    return most
 
 
 def _options(body: Mapping[str, Any], own: set[str]) -> dict[str, Any]:
@@ -111,8 +119,8 @@ def _response_format(asked: Any) -> dict[str, Any]:
 
 
 def _form(body: Mapping[str, Any]) -> tuple[int, bool, bool]:
-    count, stream = body.get("n") or 1, body.get("stream") or False
-    if not isinstance(count, int) or not 1 <= count <= 128:
+    count, stream = 1 if body.get("n") is None else body["n"], body.get("stream") or False
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 128:
         raise InputError("n has to be a whole number from 1 to 128")
     if not isinstance(stream, bool):
         raise InputError("stream has to be true or false")

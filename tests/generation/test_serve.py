@@ -145,13 +145,20 @@ def test_requests_that_are_wrong(made: Any) -> None:
         ({"prompt": "x", "tempature": 1}, 400, "there is no parameter 'tempature'"),
         ({"prompt": "x", "best_of": 3}, 400, "best_of is not supported"),
         ({"prompt": "x", "n": 0.5}, 400, "n has to be a whole number"),
+        ({"prompt": "x", "n": 0}, 400, "n has to be a whole number"),
+        ({"prompt": "x", "max_tokens": 0}, 400, "max_tokens has to be a whole number from 1, not 0"),
+        ({"prompt": "\ud800"}, 400, "half a surrogate pair"),
         ({"prompt": "x", "n": 9, "max_tokens": 90, "ignore_eos": True}, 429, "too many requests"),
     ]
 
     async def work(client: Client) -> None:
         for body, status, words in wrong:
-            got = await client.post("/v1/completions", json=body)
+            got = await client.post("/v1/completions", content=json.dumps(body))
             assert (got.status_code, words in got.json()["error"]["message"]) == (status, True), got.text
+        assert (await client.get("/v1/models/small")).json()["id"] == "small"
+        for path, status in (("/v1/models/other", 404), ("/v1/none", 404), ("/v1/completions", 405)):
+            got = await client.get(path)
+            assert (got.status_code, "error" in got.json()) == (status, True)
         assert (await client.post("/v1/completions", content=b"{")).status_code == 400
         assert (await client.post("/v1/chat/completions", json={"messages": [1]})).status_code == 400
         for _ in range(50):  # texts that were not let in leave their places
