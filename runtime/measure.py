@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,8 @@ _WARM_UP = 3
 _LEAST_RUNS, _MOST_RUNS, _LEAST_SECONDS = 10, 10_000, 1.0
 _ROW = 20  # runs on a GPU between two waits
 _PROFILES, _PROFILE_SECONDS = 200, 1.0  # of kernels: at most so many runs, and about so long
+#: sizes that the values of a call decide
+_OF_VALUES = re.compile(r"\bu\d+\b")
 #: kernels whose operations are multiply-adds; those of others are estimates
 PRODUCTS = ("gemm", "conv", "convchain", "attention")
 
@@ -123,9 +126,10 @@ def kernel_medians(
 
 
 def products(rows: Sequence[Row], sizes: Mapping[str, int]) -> int:
-    """The floating-point operations of all matrix products, convolutions and attentions of a run."""
+    """The floating-point operations of all matrix products, convolutions and attentions of a run; kernels whose sizes
+    the values of a call decide do not count."""
     wanted = (row["flops"] for row in rows if row.get("kind") in PRODUCTS and row.get("flops") not in (None, ""))
-    return sum(evaluate(formula, sizes) for formula in wanted)
+    return sum(evaluate(formula, sizes) for formula in wanted if not _waits_for_values(formula, sizes))
 
 
 # -- times of runs, for every tool that takes them --------------------------------------------------------------------
@@ -265,7 +269,10 @@ def _beside_roof(
     """percent, lost and bound of one kernel."""
     if roof is None or nanoseconds <= 0 or "weights" not in row:
         return {"percent": None, "lost": None, "bound": None}
-    flops, moved, written, constant = (evaluate(row[key], sizes) for key in ("flops", "bytes", "writes", "weights"))
+    work = [row[key] for key in ("flops", "bytes", "writes", "weights")]
+    if any(_waits_for_values(formula, sizes) for formula in work):
+        return {"percent": None, "lost": None, "bound": None}
+    flops, moved, written, constant = (evaluate(formula, sizes) for formula in work)
     counted = flops if row["kind"] in PRODUCTS else 0
     memory = roof.seconds(0, moved - written - constant, written, constant, weights)
     least = roof.seconds(counted, moved - written - constant, written, constant, weights)
@@ -294,6 +301,11 @@ def most_lost(row: Row) -> tuple[float, float]:
 
 def _rate(formula: int | str | None, sizes: Mapping[str, int], nanoseconds: float) -> float | None:
     """Per nanosecond, which is giga per second."""
-    if formula in (None, "") or nanoseconds <= 0:
+    if formula is None or formula == "" or nanoseconds <= 0 or _waits_for_values(formula, sizes):
         return None
     return evaluate(formula, sizes) / nanoseconds
+
+
+def _waits_for_values(formula: int | str, sizes: Mapping[str, int]) -> bool:
+    """Whether a formula names a size that the values of a call decide (u0, as torch.export calls them)."""
+    return isinstance(formula, str) and any(name not in sizes for name in _OF_VALUES.findall(formula))

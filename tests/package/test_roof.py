@@ -51,6 +51,9 @@ def test_a_kernel_is_bound_by_what_takes_longer() -> None:
     assert estimate["bound"] == "memory"
     assert estimate["percent"] < 50
     assert _beside_roof({"kind": "map"}, {}, 10.0, ROOF, 0) == {"percent": None, "lost": None, "bound": None}
+    unknown = {**row, "flops": "200*m*u0", "bytes": "12*u0"}
+    assert _beside_roof(unknown, {"m": 1000}, 10.0, ROOF, 0) == {"percent": None, "lost": None, "bound": None}
+    assert products([row, unknown], {"m": 2}) == 400
     assert products([row, {**row, "kind": "map"}, {"kind": "conv"}], {"m": 2}) == 400
 
 
