@@ -19,7 +19,7 @@ __all__ = [
     "CompileError", "EntryPoint", "Error", "Explanation", "InputError", "Lion", "LoadError", "Model", "Port",
     "RunError", "Signature", "State", "Symbol", "TritonLaunch", "__version__", "compile", "compile_embedding",
     "compile_generation", "compile_image_text", "compile_speech", "compile_text2text", "compile_training",
-    "compile_transformer", "cpp_kernel", "explain", "load", "lowering", "triton_kernel",
+    "compile_transformer", "cpp_kernel", "explain", "load", "lowering", "replace_weights", "triton_kernel",
 ]  # fmt: skip
 
 _HOMES = {
@@ -32,6 +32,7 @@ _HOMES = {
     "compile_training": ".compiler.api",
     "compile_transformer": ".compiler.generation.forward",
     "explain": ".compiler.explain.api",
+    "replace_weights": ".compiler.package.other_weights",
     "Lion": ".compiler.training.lion",
     "Explanation": ".compiler.explain.explanation",
     "EntryPoint": ".runtime.loader",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from .compiler.generation.seen import compile_image_text
     from .compiler.generation.sources import compile_speech, compile_text2text
     from .compiler.lower.core.custom import TritonLaunch, cpp_kernel, lowering, triton_kernel
+    from .compiler.package.other_weights import replace_weights
     from .compiler.training.lion import Lion
     from .runtime.errors import CompileError, Error, InputError, LoadError, RunError
     from .runtime.loader import EntryPoint, Model, load

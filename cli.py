@@ -28,6 +28,7 @@ from .commands.explain import explain_command
 from .commands.inspect import inspect_command
 from .commands.run import run_command, serve_command
 from .commands.verify import verify_command
+from .commands.weights import weights_command
 
 __all__ = ["app"]
 
@@ -43,6 +44,7 @@ for _name, _class, _function in (
     ("check", CompileCommand, check_command),
     ("run", PlainCommand, run_command),
     ("serve", PlainCommand, serve_command),
+    ("weights", PlainCommand, weights_command),
     ("inspect", PlainCommand, inspect_command),
     ("verify", BisectCommand, verify_command),
     ("bench", JsonFileCommand, bench_command),

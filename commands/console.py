@@ -139,6 +139,10 @@ _HELP = {
         "mycc serve text.pkg --port 8000",
         "curl -s localhost:8000/v1/models",
     )),
+    "weights": (
+        "Put other weights into a package.",
+        ("mycc weights model.pkg weights.safetensors", "mycc weights model.pkg weights.safetensors --out new.pkg"),
+    ),
     "inspect": ("Show what a package is.", ("mycc inspect model.pkg", "mycc inspect model.pkg --fusions")),
     "verify": ("Check a package's hashes and its results.", (
         "mycc verify model.pkg", "mycc verify model.py model.pkg --bisect",

@@ -160,7 +160,7 @@ def _code(
         stage.value = list({id(s): s for entries in schedules.values() for s in entries}.values())
         stage.summary = summarise(stage.value)
     with running_stage(observers, "codegen") as stage:
-        weights = collect_weights(lowered.get("cpu", ()), lowered.get("cuda", ()), state_of(graphs))
+        weights = collect_weights(lowered.get("cpu", ()), lowered.get("cuda", ()), state_of(graphs), graphs)
         contract = package_contract(captured, weights)
         generated = stage.value = _generate(graphs, schedules, weights, options, choices, contract)
         stage.summary = summarise(generated)

@@ -31,6 +31,7 @@ from ..model.computed import KEPT, computed_sizes, keep_definers, scalar_tensor
 from ..model.control import MUTABLE, with_symbols
 from ..model.graph import DTYPE_NAMES, ModelGraph, TensorSpec
 from ..model.leaves import Dims
+from ..model.origins import FIXED, FromModel, Origin
 from ..model.source_lines import ROOT, place_of
 from ..model.symbols import size_of, size_symbols
 from .failures import check_dynamic, export_failure, quiet_export
@@ -193,8 +194,10 @@ class _Importer:
         self.constants: dict[str, torch.Tensor] = {}
         self._nodes: dict[object, Tensor] = {}  # identity of the memory -> its get_attr
         self._outside: dict[Tensor, _Outside] = {}
+        self._targets: dict[Tensor, str] = {}
         self._by_target: dict[str, Tensor] = {}
         self._matrices: dict[str, Sparse] = {}
+        self._names: dict[Tensor, list[str]] = {}  # of tensors of the model's state_dict()
 
     def run(self) -> ModelGraph:
         signature = self.program.graph_signature
@@ -241,6 +244,7 @@ class _Importer:
             regions=regions,
             computed=computed,
             checks=checks,
+            origins=self._origins(),
         )
         check_smallest(graph, _asked_for_one(self.inputs.dims), self.inputs.not_for_one)
         with_symbols(graph, graph.symbols)
@@ -259,6 +263,8 @@ class _Importer:
             if is_sparse(found):
                 return self._sparse(str(spec.target), found)
             tensor = self._constant(str(spec.target), found, node.meta, spec.kind.name.lower())
+            if spec.kind == InputKind.PARAMETER or spec.persistent:
+                self._names.setdefault(tensor, []).append(user_name(str(spec.target)))
             self._by_target[str(spec.target)] = tensor
             return tensor
         raise self._held(spec)
@@ -302,7 +308,17 @@ class _Importer:
             node.meta = {**meta, **({} if kind == "parameter" else {MUTABLE: True})}
             self._nodes[key] = outside = Tensor(node, outside=True)
             self._outside[outside] = _Outside(node, user_name(name), tensor.detach())
+            self._targets[outside] = target
         return self._nodes[key]
+
+    def _origins(self) -> dict[str, Origin]:
+        """Of all constants, also of those that nothing reads."""
+        found: dict[str, Origin] = {}
+        for tensor, own in self._outside.items():
+            if own.initial is not None:
+                names = self._names.get(tensor)
+                found[self._targets[tensor]] = FIXED if names is None else FromModel(tuple(names))
+        return found
 
     def _sparse(self, name: str, tensor: torch.Tensor) -> Sparse:
         """A sparse matrix of the model, whose parts are constants."""

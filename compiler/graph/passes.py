@@ -193,10 +193,11 @@ def _with_own_names(region: ModelGraph, prefix: str, captured: Collection[str]) 
         if node.op == "get_attr" and node.target in names:
             node.target = names[str(node.target)]
     constants = {names.get(name, name): tensor for name, tensor in region.constants.items()}
+    origins = {names.get(name, name): origin for name, origin in region.origins.items()}
     for name, own in names.items():
         setattr(region.module, own, getattr(region.module, name))
     region.module.recompile()
-    return replace(region, constants=constants)
+    return replace(region, constants=constants, origins=origins)
 
 
 def _work(graph: ModelGraph) -> Work:
@@ -206,12 +207,18 @@ def _work(graph: ModelGraph) -> Work:
     copy.output(output)
     mark_updates(graph, list(copy.nodes))
     ranges = {s.symbol: SymbolRange(s.min, s.max, s.input, s.dim, s.scale, s.offset) for s in graph.symbols}
-    return Work(copy, dict(graph.constants), ranges)
+    return Work(copy, dict(graph.constants), ranges, origins=dict(graph.origins), by_value=set(graph.by_value))
 
 
 def _result(graph: ModelGraph, work: Work) -> ModelGraph:
     module = torch.fx.GraphModule(_attributes(graph, work), work.graph, class_name=graph.module.__class__.__name__)
-    return replace(graph, module=module, constants=dict(work.constants))
+    return replace(
+        graph,
+        module=module,
+        constants=dict(work.constants),
+        origins=dict(work.origins),
+        by_value=frozenset(work.by_value),
+    )
 
 
 def _attributes(graph: ModelGraph, work: Work) -> dict[str, object]:

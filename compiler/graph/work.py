@@ -19,6 +19,7 @@ from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
 from ...runtime.errors import CompileError
 from ..model.computed import KEPT, free_symbols, is_definer, raw
+from ..model.origins import Known, Origin, leaves
 from .node import Node
 from .sizes import Size, SymbolRange, expr
 
@@ -46,12 +47,16 @@ class Work:
         graph: the FX graph; placeholders first, flat output.
         constants: get_attr target -> tensor. Entries are replaced, tensors are never written to.
         ranges: size symbol -> bounds and the input dimension that defines it.
+        origins: target -> where a constant comes from, where that is known.
+        by_value: names of tensors of the model whose values have decided about the graph.
     """
 
     graph: torch.fx.Graph
     constants: dict[str, torch.Tensor]
     ranges: Mapping[sympy.Symbol, SymbolRange]
     _sizes: dict[sympy.Expr, Node] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    by_value: set[str] = field(default_factory=set)
 
     def nodes(self, backwards: bool = False) -> Iterator[Node]:
         """The nodes in order, those left out that a pass removes on its way, and those that it adds."""
@@ -87,15 +92,41 @@ class Work:
             node.meta["mycc_origins"] = origins
         return node
 
-    def constant(self, name: str, tensor: torch.Tensor, *, like: Node, before: Node | None = None) -> Node:
-        """A get_attr of a new constant, placed before `before` (default `like`)."""
+    def constant(
+        self,
+        name: str,
+        value: torch.Tensor | Known,
+        *,
+        like: Node,
+        before: Node | None = None,
+        origin: Origin | None = None,
+    ) -> Node:
+        """A get_attr of a new constant, placed before `before` (default `like`).
+
+        value, origin: a package can only be given other weights where the origins of all its constants are known.
+        """
         name = self.fresh_name(name)
+        tensor, origin = (value.tensor, value.origin) if isinstance(value, Known) else (value, origin)
         self.constants[name] = tensor
+        self.origins.pop(name, None)
+        if origin is not None:
+            self.origins[name] = origin
         with self.graph.inserting_before(before or like):
             node: Any = self.graph.create_node("get_attr", name)
         node.meta = {k: like.meta[k] for k in _ORIGIN_KEYS if k in like.meta}
         node.meta["val"] = self.fake(tensor)
         return node
+
+    def known(self, node: Node) -> Known:
+        """The tensor of a constant's node, with its origin."""
+        name = str(node.target)
+        return Known(self.constants[name].detach(), self.origins.get(name))
+
+    def decided(self, names: Iterable[str]) -> None:
+        """The values of these constants have decided about the graph: others would give another one."""
+        self.by_value.update(
+            name for target in names for leaf in leaves(self.origins.get(target)) for name in leaf.names
+        )
 
     def fresh_name(self, name: str) -> str:
         """`name`, or `name_1`, `name_2`, ... when a constant has it."""

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from .computed import ComputedSize, SizeCheck
+from .origins import Origin
 from .source_lines import origin
 
 __all__ = ["InPlace", "ModelGraph", "SizeSymbol", "TensorSpec", "dtype_name", "format_graph", "type_printer"]
@@ -101,6 +102,9 @@ class ModelGraph:
         in_place: inputs that calls change. Inputs and outputs for the state stand behind the caller's.
         notes: warnings of the capture.
         steady: inputs, by position, that verification takes the value of and draws no other: a rate of decay, say.
+        origins: target of a constant -> where it comes from, where that is known; those of the capture are for all
+            tensors of the model's state_dict(), also for those that nothing reads.
+        by_value: names of tensors of the model whose values have decided about code.
         variant_of, fixed: of a variant for some sizes: the general entry point's name, and those sizes by name.
     """
 
@@ -119,6 +123,8 @@ class ModelGraph:
     checks: tuple[SizeCheck, ...] = ()
     notes: tuple[str, ...] = ()
     steady: frozenset[int] = frozenset()
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    by_value: frozenset[str] = frozenset()
     variant_of: str = ""
     fixed: Mapping[str, int] = field(default_factory=dict)
 

@@ -24,6 +24,8 @@ from ..observe import Observer, running_stage
 from ..schedule import Schedule
 from ..schedule.report import kernel_rows
 from ..verify.verify import Tolerance, VerifyResult, summarise, verify
+from ..weights.recipes import MEMBER as RECIPES
+from ..weights.recipes import recipes
 from ..weights.safetensors import layout
 from .contract import contract_of
 from .launches import launch_rows
@@ -168,7 +170,9 @@ def assemble(
         device_weights=weights.device,
         loaders={target.name: _loader(target, request.options.cache_dir) for target in request.options.targets},
         wrappers=installed_wrappers(),
-        sources=_sources(generated) | {MEMBER: model_facts(graphs, schedules, request.options)}
+        sources=_sources(generated)
+        | {MEMBER: model_facts(graphs, schedules, request.options)}
+        | ({RECIPES: recipes(captured, graphs, weights.rows)} if request.training is None else {})
         if request.options.codegen.sources
         else {},
         threads=request.options.threads or 0,

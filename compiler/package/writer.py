@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,16 @@ from .launches import target_roof
 from .python_side import import_name, python_members
 from .replace import whole_file
 
-__all__ = ["BLOCK", "CERTIFICATE", "WEIGHTS", "PackageContents", "PackageSummary", "write_package"]
+__all__ = [
+    "BLOCK",
+    "CERTIFICATE",
+    "WEIGHTS",
+    "PackageContents",
+    "PackageSummary",
+    "alignment_of",
+    "hashed_blocks",
+    "write_package",
+]
 
 BLOCK = 4 << 20
 WEIGHTS = "weights.safetensors"
@@ -120,8 +130,7 @@ def write_package(
         sources = {SOURCES + path: text.encode() for path, text in contents.sources.items()}
         members = _member_bytes(contents) | {name: deflated(text) for name, text in sources.items()}
         for name, data in members.items():
-            alignment = PAGE if name.endswith((".so", ".safetensors", ".bin")) else 8
-            archive.add(name, len(data), [data], alignment, sources.get(name))
+            archive.add(name, len(data), [data], alignment_of(name), sources.get(name))
         blocks = _write_weights(archive, contents.weights, placed)
         size = _finish(archive, contents, members, placed, blocks)
         if complete is not None:
@@ -133,6 +142,11 @@ def write_package(
             contents = replace(contents, certificate=done.certificate, check=done.check)
             size = _finish(archive, contents, members, placed, blocks)
     return PackageSummary(Path(out), size, placed.file_size, size - placed.file_size)
+
+
+def alignment_of(name: str) -> int:
+    """Where a member may begin: those that are mapped into memory, at pages."""
+    return PAGE if name.endswith((".so", ".safetensors", ".bin")) else 8
 
 
 def _finish(
@@ -169,16 +183,25 @@ def _member_bytes(contents: PackageContents) -> dict[str, bytes]:
 
 def _write_weights(archive: ArchiveWriter, tensors: Sequence[WeightTensor], placed: WeightLayout) -> list[str]:
     """Streams the weights; returns the hash of each block. Hashing runs on all cores while the disk is written."""
-    hashes: list[Future[str]] = []
+    hashes: list[str] = []
+    with hashed_blocks(stream(tensors, placed), hashes) as pieces:
+        archive.add(WEIGHTS, placed.file_size, pieces, PAGE)
+    return hashes
+
+
+@contextmanager
+def hashed_blocks(data: Iterable[memoryview], hashes: list[str]) -> Iterator[Iterator[memoryview]]:
+    """The same bytes, to be written inside of the block; behind it `hashes` holds the hash of each BLOCK of them."""
+    pending: list[Future[str]] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
 
         def pieces() -> Iterator[memoryview]:
-            for block in _blocks(stream(tensors, placed)):
-                hashes.append(pool.submit(_hash_block, block))
+            for block in _blocks(data):
+                pending.append(pool.submit(_hash_block, block))
                 yield from block
 
-        archive.add(WEIGHTS, placed.file_size, pieces(), PAGE)
-    return [digest.result() for digest in hashes]
+        yield pieces()
+    hashes.extend(digest.result() for digest in pending)
 
 
 def _blocks(pieces: Iterable[memoryview]) -> Iterator[list[memoryview]]:

@@ -11,9 +11,11 @@ import torch
 from ..capture.state import memory_key
 from ..ir.buffers import Buffer
 from ..ir.dtypes import DTYPES, from_torch
-from ..lower.core.constants import Constant, Dense
+from ..lower.core.constants import Constant, Dense, Layout
 from ..lower.core.driver import Lowered
-from ..model.graph import InPlace
+from ..model.graph import InPlace, ModelGraph
+from ..model.origins import FromModel, Origin
+from .recipes import Origins, agreed
 from .safetensors import WeightTensor, layout
 
 
@@ -23,6 +25,7 @@ class Weights:
 
     device: the part of the data, in bytes, that programs for GPUs read; what they share with the CPU's lies there too.
     state: where the first value of each tensor of the state lies; None: it is zero and takes no place.
+    rows: name, layout and origin of each tensor (recipes.py).
     """
 
     tensors: list[WeightTensor] = field(default_factory=list)
@@ -30,6 +33,7 @@ class Weights:
     parameter_bytes: int = 0
     device: tuple[int, int] = (0, 0)
     state: tuple[int | None, ...] = ()
+    rows: list[tuple[str, Layout, Origin | None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -45,34 +49,45 @@ class Packed:
 
 
 def collect_weights(
-    programs: Sequence[Lowered], device_programs: Sequence[Lowered] = (), state: Sequence[InPlace] = ()
+    programs: Sequence[Lowered],
+    device_programs: Sequence[Lowered] = (),
+    state: Sequence[InPlace] = (),
+    graphs: Sequence[ModelGraph] = (),
 ) -> Weights:
     """Every constant that some kernel reads; equal tensors of several entry points are stored once.
 
     device_programs: the entry points as GPUs run them; their constants lie together, at the end.
+    graphs: the entry points behind the graph passes; without them no origins are known.
     """
     weights = Weights()
     many = max(len(programs), len(device_programs)) > 1
+    origins = Origins(graphs)
     found: dict[object, tuple[Constant, list[Buffer]]] = {}
+    known: dict[Constant, list[Origin | None]] = {}
     seen: set[object] = set()
-    for lowered in (*device_programs, *programs):
+    for entry, lowered in (*enumerate(device_programs), *enumerate(programs)):
         read = {b for node in lowered.program.nodes for b in node.reads()}
         for constant, buffer in lowered.constants.items():
             if buffer not in read:
                 continue
-            found.setdefault(_identity(constant, many), (constant, []))[1].append(buffer)
+            first, buffers = found.setdefault(_identity(constant, many), (constant, []))
+            buffers.append(buffer)
+            known.setdefault(first, []).append(origins.of(entry, constant))
             memory = constant.tensor.untyped_storage().data_ptr(), constant.tensor.shape
             weights.parameter_bytes += constant.tensor.nbytes if memory not in seen else 0
             seen.add(memory)
     device_buffers = {b for lowered in device_programs for b in lowered.constants.values()}
     rows = sorted(found.values(), key=lambda row: row[1][0] in device_buffers)  # stable: their order stays
     names: set[str] = set()
-    first = [_first_value(change) for change in state]
-    stored = [constant for constant in first if constant is not None]
+    firsts = [_first_value(change) for change in state]
+    stored = [constant for constant in firsts if constant is not None]
     weights.tensors.extend(_tensor(constant, names) for constant in (*stored, *(constant for constant, _ in rows)))
+    made: list[tuple[Layout, Origin | None]] = [(c.layout, FromModel((c.target,))) for c in stored]
+    made += [(constant.layout, agreed(known[constant])) for constant, _ in rows]
+    weights.rows = [(tensor.name, *row) for tensor, row in zip(weights.tensors, made, strict=True)]
     placed = layout(weights.tensors)
     places = iter(placed.offsets)
-    weights.state = tuple(None if constant is None else next(places) for constant in first)
+    weights.state = tuple(None if constant is None else next(places) for constant in firsts)
     for place, (_, buffers) in zip(places, rows, strict=True):
         weights.offsets.update(dict.fromkeys(buffers, place))
     begins = [place for b, place in weights.offsets.items() if b in device_buffers]

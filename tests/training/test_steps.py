@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from mycc.runtime import _binding
+from safetensors.torch import load_file
 from torch import nn
 
 BATCH = torch.export.Dim("batch", min=2, max=64)
@@ -122,6 +123,27 @@ def test_the_same_bits_resumed_and_at_any_number_of_threads(trained: tuple[Path,
         later.step(x, y, lr=2e-3)
     assert same(whole, later)
     assert whole.next_seed == later.next_seed
+
+
+def test_trained_weights_go_into_an_inference_package_and_into_torch(
+    trained: tuple[Path, nn.Module], tmp_path: Path
+) -> None:
+    path, model = trained
+    t, file, package = mycc.load(path), tmp_path / "weights.safetensors", tmp_path / "model.pkg"
+    mycc.compile(copy.deepcopy(model).eval(), (torch.randn(8, 12),), out=package, options={"build.flags": "-O0"})
+    for x, y in batches(5):
+        t.step(x, y)
+    t.save(file)
+    done = mycc.replace_weights(package, file, partial=True)
+    assert done.kept == ("first.bias",)  # it was frozen
+    x, y = torch.randn(8, 12), np.zeros(8, np.int64)
+    twin = copy.deepcopy(model).eval()
+    assert twin.load_state_dict(load_file(file), strict=False).missing_keys == ["first.bias"]
+    found = torch.from_dlpack(mycc.load(package)(x))
+    torch.testing.assert_close(found, torch.from_numpy(t.evaluate(x.numpy(), y)[1]), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found, twin(x).detach(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(mycc.InputError, match="is a package that trains"):
+        mycc.replace_weights(path, file)
 
 
 def test_gradients_applied_are_a_step(trained: tuple[Path, nn.Module]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -44,13 +44,43 @@ def known_values(work: Work) -> dict[str, int]:
     """
     values = IndexValues(work.constants, work.ranges)
     counts = {
-        "masks recognised": sum(attention_mask(work, values, n) for n in _calls(work, "scaled_dot_product_attention")),
-        "position lookups": sum(_lookup(work, values, n) for n in _calls(work, "embedding")),
-        "index lookups": sum(_index_as_view(work, values, n) for n in _calls(work, "index")),
-        "neutral operands": sum(_neutral(work, values, n) for n in _calls(work, *_NEUTRAL)),
-        "index formulas": sum(_rebuild(work, values, n) for n in work.nodes()),
+        "masks recognised": _done(work, values, attention_mask, _calls(work, "scaled_dot_product_attention")),
+        "position lookups": _done(work, values, _lookup, _calls(work, "embedding")),
+        "index lookups": _done(work, values, _index_as_view, _calls(work, "index")),
+        "neutral operands": _done(work, values, _neutral, _calls(work, *_NEUTRAL)),
+        "index formulas": _done(work, values, _rebuild, work.nodes()),
     }
     return {k: v for k, v in counts.items() if v}
+
+
+def _done(
+    work: Work, values: IndexValues, change: Callable[[Work, IndexValues, Node], bool], nodes: Iterator[Node]
+) -> int:
+    """How many nodes a change was made to; the constants whose formulas it stands on have decided about the graph."""
+    count = 0
+    for node in nodes:
+        constants = _formulas(values, node)
+        if change(work, values, node):
+            work.decided(constants)
+            count += 1
+    return count
+
+
+def _formulas(values: IndexValues, node: Node) -> set[str]:
+    """The constants with a formula that a node's operands are made from."""
+    found: set[str] = set()
+    pending = [n for n in node.all_input_nodes if n.op == "get_attr" or n.op == "call_function"]
+    seen = set(pending)
+    while pending:
+        n = pending.pop()
+        if values.form(n) is None:
+            continue
+        if n.op == "get_attr":
+            found.add(str(n.target))
+        new = [m for m in n.all_input_nodes if m not in seen]
+        seen.update(new)
+        pending.extend(new)
+    return found
 
 
 def _calls(work: Work, *names: str) -> Iterator[Node]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...ir.fourier import table
+from ...model.origins import FIXED
 from ..node import Node
 from ..work import Work
 from .parts import Call, Complex, rule
@@ -92,4 +93,4 @@ def _table(work: Work, node: Node, kind: str, size: int, dtype: torch.dtype) -> 
             again = work.graph.get_attr(name)
         again.meta = {"val": work.fake(work.constants[name])}
         return again
-    return work.constant(name, torch.from_numpy(table(kind, size)).to(dtype), like=node)
+    return work.constant(name, torch.from_numpy(table(kind, size)).to(dtype), like=node, origin=FIXED)

@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ....runtime.errors import CompileError
 from ...capture.assumptions import body_holds
 from ...model.operators.kept import CUSTOM
+from ...model.origins import FIXED
 from ...model.source_lines import origin
 from ..complex.parts import has_rule
 from ..node import Node
@@ -254,7 +255,9 @@ def insert(work: Work, node: Node, body: torch.fx.GraphModule, inputs: Sequence[
         if inner.op == "output":
             result = torch.fx.node.map_arg(inner.args[0], lambda n: env[n])
         elif inner.op == "get_attr":
-            env[inner] = work.constant(f"{node.name}_constant", getattr(body, str(inner.target)), like=node)
+            env[inner] = work.constant(
+                f"{node.name}_constant", getattr(body, str(inner.target)), like=node, origin=FIXED
+            )
         elif inner.op == "call_function":
             args, kwargs = torch.fx.node.map_arg((inner.args, inner.kwargs), lambda n: env[n])
             val = inner.meta.get("val")

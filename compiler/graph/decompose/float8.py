@@ -74,6 +74,7 @@ def float8_as_bytes(work: Work) -> dict[str, int]:
         tensor = work.constants.get(str(node.target))
         if tensor is not None and tensor.dtype in FORMATS:
             work.constants[str(node.target)] = tensor.detach().view(torch.uint8)
+            work.origins.pop(str(node.target), None)
             node.meta["val"] = _bytes(node.meta["val"])
     return {"float8 as bytes": count} if count else {}
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 
+from ...model.origins import Known, applied
 from ..node import Node
 from ..patterns import (
     arg,
@@ -32,8 +31,8 @@ _BATCH_NORMS = ("batch_norm", "_native_batch_norm_legit_no_training", "native_ba
 class Scale:
     """y = x * scale + shift per channel (dimension 1), in float64."""
 
-    scale: torch.Tensor
-    shift: torch.Tensor
+    scale: Known
+    shift: Known
 
 
 def fold_batch_norm(work: Work) -> dict[str, int]:
@@ -82,17 +81,15 @@ def _of_batch_norm(work: Work, node: Node) -> Scale | None:
     if not all(v is None or is_constant(v) for v in (weight, bias, mean, var)) or mean is None or var is None:
         return None
     average, variance = _double(work, mean), _double(work, var)
-    assert average is not None
-    assert variance is not None
-    scale = torch.rsqrt(variance + float(eps))
-    gain, offset = _double(work, weight), _double(work, bias)
-    scale = scale if gain is None else scale * gain
-    shift = -average * scale
-    return Scale(scale, shift if offset is None else shift + offset)
+    scale = applied("aten.rsqrt.default", applied("aten.add.Tensor", variance, float(eps)))
+    if weight is not None:
+        scale = applied("aten.mul.Tensor", scale, _double(work, weight))
+    shift = applied("aten.mul.Tensor", applied("aten.neg.default", average), scale)
+    return Scale(scale, shift if bias is None else applied("aten.add.Tensor", shift, _double(work, bias)))
 
 
-def _double(work: Work, node: Any) -> torch.Tensor | None:
-    return None if node is None else work.constants[str(node.target)].detach().double()
+def _double(work: Work, node: Node) -> Known:
+    return applied("aten.to.dtype", work.known(node), torch.float64)
 
 
 def _of_arithmetic(work: Work, node: Node) -> tuple[Node, Scale] | None:
@@ -107,35 +104,26 @@ def _of_arithmetic(work: Work, node: Node) -> tuple[Node, Scale] | None:
     values = _per_channel(work, c, x)
     if values is None:
         return None
-    one, zero = torch.ones_like(values), torch.zeros_like(values)
-    scale = {"mul": values, "div": 1 / values}.get(node.target._opname, one)
-    shift = {"add": values, "sub": -values}.get(node.target._opname, zero)
-    if not torch.isfinite(scale).all():
+    kind = node.target._opname
+    one, zero = applied("aten.ones_like.default", values), applied("aten.zeros_like.default", values)
+    scale = {"mul": values, "div": applied("aten.reciprocal.default", values)}.get(kind, one)
+    shift = {"add": values, "sub": applied("aten.neg.default", values)}.get(kind, zero)
+    if not torch.isfinite(scale.tensor).all():
         return None
     return x, Scale(scale, shift)
 
 
-def _per_channel(work: Work, constant: Node, conv: Node) -> torch.Tensor | None:
+def _per_channel(work: Work, constant: Node, conv: Node) -> Known | None:
     """A constant of shape [C, 1, 1], [1, C, 1, 1] or one element as [C]."""
-    values = _double(work, constant)
-    assert values is not None
+    known = _double(work, constant)
+    values = known.tensor
     channels = int(expr(shape(conv)[1]))
     if values.numel() == 1 and values.dim() <= rank(conv):
-        return values.reshape(1).expand(channels)
+        return applied("aten.expand.default", applied("aten.reshape.default", known, [1]), [channels])
     column = [1] * (rank(conv) - values.dim()) + list(values.shape)
     if len(column) != rank(conv) or column[1] != channels or values.numel() != channels:
         return None
-    return values.reshape(channels)
-
-
-def _scaled(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """weight * scale computed in float64, rounded once to the weight's dtype."""
-    if weight.dtype != torch.float32:
-        return (weight.double() * scale).to(weight.dtype)
-    # numpy converts piece by piece in the cache: 5 times faster than a float64 copy of every weight
-    source, out = weight.numpy(), np.empty(tuple(weight.shape), np.float32)
-    np.multiply(source, scale.numpy(), out=out, dtype=np.float64, casting="same_kind")
-    return torch.from_numpy(out)
+    return applied("aten.reshape.default", known, [channels])
 
 
 def _fold_into_product(work: Work, product: Node, reader: Node, result: Node, scale: Scale) -> bool:
@@ -151,12 +139,16 @@ def _fold_into_product(work: Work, product: Node, reader: Node, result: Node, sc
         return False  # transposed: the output channels are the weight's second dimension
     name = str(weight.target)
     matrix = work.constants[name]
-    if matrix.dtype in HALVES and not bool((scale.scale == 1).all()):
-        return False
+    if matrix.dtype in HALVES:
+        if not bool((scale.scale.tensor == 1).all()):
+            return False
+        work.decided(str(n.target) for n in reader.all_input_nodes if is_constant(n))
     column = [-1] + [1] * (matrix.dim() - 1)
-    folded = _scaled(matrix.detach(), scale.scale.reshape(column))
-    offset = _double(work, bias)
-    shift = (scale.shift if offset is None else offset * scale.scale + scale.shift).to(matrix.dtype)
+    folded = applied("scaled", work.known(weight), applied("aten.reshape.default", scale.scale, column))
+    shift = scale.shift
+    if bias is not None:
+        shift = applied("aten.add.Tensor", applied("aten.mul.Tensor", _double(work, bias), scale.scale), shift)
+    shift = applied("aten.to.dtype", shift, matrix.dtype)
     new_weight = work.constant(f"{name}_scaled", folded, like=product)
     new_bias = work.constant(f"{name}_shift", shift, like=product)
     args = [product.args[0], new_weight, new_bias, *product.args[3:]]
@@ -173,8 +165,10 @@ def _as_scale(work: Work, node: Node, result: Node, scale: Scale) -> None:
     x: Node = node.args[0]
     to = dtype(result)
     column = [-1] + [1] * (rank(x) - 2)
-    factor = work.constant(f"{node.name}_scale", scale.scale.to(to).reshape(column), like=node)
-    offset = work.constant(f"{node.name}_shift", scale.shift.to(to).reshape(column), like=node)
+    as_column = [applied("aten.to.dtype", own, to) for own in (scale.scale, scale.shift)]
+    as_column = [applied("aten.reshape.default", own, column) for own in as_column]
+    factor = work.constant(f"{node.name}_scale", as_column[0], like=node)
+    offset = work.constant(f"{node.name}_shift", as_column[1], like=node)
     val = result.meta["val"]
     scaled = work.call(aten.mul.Tensor, (x, factor), like=node, val=val, covers=[node])
     shifted = work.call(aten.add.Tensor, (scaled, offset), like=node, val=val, covers=[node])

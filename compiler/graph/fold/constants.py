@@ -9,6 +9,7 @@ import torch.fx
 
 from ...model.computed import is_definer
 from ...model.operators.triton_kernels import NAME as TRITON_KERNEL
+from ...model.origins import Fixed, Origin, made, operand
 from ..node import Node
 from ..patterns import is_op, is_tensor
 from ..work import Work
@@ -59,7 +60,9 @@ def fold_constants(work: Work) -> dict[str, int]:
         if not (_is_weight(node) or _is_inner(node, constant)):
             continue
         tensor = _value(work, node, known)
-        work.replace(node, work.constant(f"folded_{node.name}", tensor.detach(), like=node))
+        work.replace(
+            node, work.constant(f"folded_{node.name}", tensor.detach(), like=node, origin=_origin(work, node, {}))
+        )
         count += 1
     scalars = sum(_scalar_operands(work, node) for node in work.graph.nodes)
     found = {"constants folded": count, "constants as numbers": scalars}
@@ -150,6 +153,27 @@ def _compute(work: Work, node: Node, known: dict[Any, Any]) -> Any:
         return node.target(*args, **kwargs)
 
 
+def _origin(work: Work, node: Node, found: dict[Node, Any]) -> Origin | None:
+    """Where the value of a constant node comes from."""
+    for n in [*reversed(_in_order(node)), node]:
+        if n.op == "get_attr":
+            found[n] = operand(work.origins.get(str(n.target)), work.constants[str(n.target)])
+            continue
+        if isinstance(n.target, torch._ops.OpOverload):
+            args, kwargs = torch.fx.node.map_arg((n.args, n.kwargs), lambda m: found[m])
+            found[n] = operand(made(str(n.target), args, kwargs))
+        else:  # an item of several results
+            own = found[n.args[0]]
+            found[n] = own if isinstance(own, Fixed) else operand(None)
+    return None if found[node] == operand(None) else found[node]
+
+
+def _in_order(node: Node) -> list[Node]:
+    """All that the node depends on, those last that come first in the graph."""
+    order = sorted(_made_from(node) - {node}, key=lambda n: n._sort_key)
+    return order[::-1]
+
+
 def _scalar_operands(work: Work, node: Node) -> bool:
     """A 0-dimensional constant beside a tensor of its kind does what a number does."""
     if not is_op(node, "add", "sub", "mul", "div") or len(node.args) < 2:
@@ -160,5 +184,6 @@ def _scalar_operands(work: Work, node: Node) -> bool:
     value = work.constants[str(c.target)]
     if value.dim() != 0 or x.meta["val"].dim() == 0 or value.dtype != x.meta["val"].dtype:
         return False
+    work.decided([str(c.target)])
     node.args = (x, value.item(), *node.args[2:])
     return True

@@ -9,6 +9,7 @@ from typing import Any
 import sympy
 import torch
 
+from ...model.origins import applied
 from ..node import Node
 from ..patterns import (
     arg,
@@ -102,9 +103,9 @@ def _repeats(part: Node, table: Node, times: int) -> bool:
 
 def _columns(work: Work, node: Node, weight: Node, columns: Sequence[range]) -> Node:
     name = str(weight.target)
-    tensor = work.constants[name].detach()
-    parts = [tensor[:, c.start : c.stop] for c in columns]
-    cut = torch.cat(parts, 1)
+    whole = work.known(weight)
+    parts = [applied("aten.slice.Tensor", whole, 1, c.start, c.stop) for c in columns]
+    cut = applied("aten.cat.default", parts, 1)
     return work.constant(f"{name}_{columns[0].start}", cut, like=node)
 
 

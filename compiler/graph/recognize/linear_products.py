@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...model.origins import applied
 from ..node import Node
 from ..patterns import (
     arg,
@@ -63,7 +64,7 @@ def _transposed(work: Work, matrix: Node) -> Node | None:
     if not is_constant(matrix) or len(matrix.users) != 1:
         return None
     name = str(matrix.target)
-    return work.constant(f"{name}_t", work.constants[name].detach().t(), like=matrix)
+    return work.constant(f"{name}_t", applied("aten.t.default", work.known(matrix)), like=matrix)
 
 
 def _without_reshapes(work: Work, node: Node) -> bool:

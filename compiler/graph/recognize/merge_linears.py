@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ...model.origins import Known, applied
 from ..node import Node
 from ..patterns import arg, dtype, is_constant, is_op, rank
 from ..sizes import expr
@@ -47,8 +48,9 @@ def _merge(work: Work, group: list[Node]) -> None:
     group = sorted(group, key=order.__getitem__)
     first = group[0]
     names = [str(n.args[1].target) for n in group]
-    matrices = [work.constants[name].detach() for name in names]
-    weight = work.constant(merged_name(names), torch.cat(matrices), like=first)
+    known = [work.known(n.args[1]) for n in group]
+    matrices = [own.tensor for own in known]
+    weight = work.constant(merged_name(names), applied("aten.cat.default", known), like=first)
     args: list[Any] = [first.args[0], weight]
     bias = _bias(work, group, matrices)
     if bias is not None:
@@ -80,12 +82,12 @@ def _common_prefix(names: list[str]) -> str:
     return prefix
 
 
-def _bias(work: Work, group: list[Node], matrices: list[torch.Tensor]) -> torch.Tensor | None:
+def _bias(work: Work, group: list[Node], matrices: list[torch.Tensor]) -> Known | None:
     biases = [arg(n, 2, "bias") for n in group]
     if all(b is None for b in biases):
         return None
     parts = [
-        torch.zeros(m.shape[0], dtype=m.dtype) if b is None else work.constants[str(b.target)].detach()
+        applied("aten.zeros.default", [m.shape[0]], dtype=m.dtype) if b is None else work.known(b)
         for b, m in zip(biases, matrices, strict=True)
     ]
-    return torch.cat(parts)
+    return applied("aten.cat.default", parts)
