@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,7 +45,6 @@ def backend(
     """
     from torch._dynamo import disable
     from torch._functorch.aot_autograd import aot_module_simplified
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     settings = settings_of(mode, options)
 
@@ -73,7 +73,16 @@ def backend(
         fw_compiler=forward_compiler,
         bw_compiler=backward_compiler,
         inference_compiler=inference_compiler,
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=partial(_partition, settings.memory_budget),
         keep_inference_input_mutations=True,
     )
     return disable(compiled, reason="a graph that mycc compiled")
+
+
+def _partition(budget: float, module: fx.GraphModule, inputs: Sequence[Any], **words: Any) -> Any:
+    """Forward and backward by torch's own min-cut: what the backward keeps costs at most a share of the memory."""
+    from torch._functorch import config
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    with config.patch(activation_memory_budget=budget):
+        return min_cut_rematerialization_partition(module, inputs, **words)

@@ -17,7 +17,7 @@ __all__ = ["Settings", "settings_of"]
 #: torch.compile's words beside mycc's own, and what they mean here
 _MODES: dict[str, Mode] = {**{mode: mode for mode in get_args(Mode)}, "max-autotune-no-cudagraphs": "max-autotune"}
 #: of CompileOptions, and of this backend
-_OWN = ("cache", "cache_dir", "jobs", "strict", "threads")
+_OWN = ("cache", "cache_dir", "jobs", "memory_budget", "strict", "threads")
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,14 @@ class Settings:
         compile: the options of each graph's compile; its targets are those of a CPU.
         strict: an operator that mycc does not take is an error.
         cache: compiled graphs are kept on disk, and found there.
+        memory_budget: of what a forward graph keeps for the backward graph, from 0 to 1 (torch's own split: all that is
+            no pointwise operation); less is computed again.
     """
 
     compile: CompileOptions
     strict: bool = False
     cache: bool = True
+    memory_budget: float = 1.0
 
     def on(self, device: torch.device) -> CompileOptions:
         """The compile's options for a graph on a device."""
@@ -46,7 +49,7 @@ def settings_of(mode: str | None = None, options: Mapping[str, Any] | None = Non
     """The settings of `torch.compile(..., backend="mycc", mode=mode, options=options)`.
 
     options: {"schedule.fuse": False, ...} as `--set` takes them, and "strict", "cache" (True), "cache_dir", "jobs",
-        "threads" (torch.get_num_threads()).
+        "threads" (torch.get_num_threads()), "memory_budget" (1.0).
 
     Raises:
         CompileError: an option or a mode that is unknown, or a value that does not fit.
@@ -59,6 +62,9 @@ def settings_of(mode: str | None = None, options: Mapping[str, Any] | None = Non
     for name in ("cache", "strict"):
         if not isinstance(own.get(name, False), bool):
             raise CompileError(f"option {name} is True or False, not {own[name]!r}")
+    budget = own.get("memory_budget", 1.0)
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget <= 1:
+        raise CompileError(f"option memory_budget is a number from 0 to 1, not {budget!r}")
     threads = own.get("threads", torch.get_num_threads())
     compiled = CompileOptions.of(
         mode=chosen,
@@ -68,4 +74,4 @@ def settings_of(mode: str | None = None, options: Mapping[str, Any] | None = Non
         cache_dir=own.get("cache_dir"),
         verify=False,
     )
-    return Settings(compiled, own.get("strict", False), own.get("cache", True))
+    return Settings(compiled, own.get("strict", False), own.get("cache", True), float(budget))

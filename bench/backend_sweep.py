@@ -1,0 +1,308 @@
+"""Architectures of transformers under `torch.compile(model, backend="mycc")`: forward and one training step. Are they right?
+
+    python bench/backend_sweep.py                   all of them: bench/backend_sweep.json and docs/backend-sweep.md
+    python bench/backend_sweep.py --jobs 16         so many at a time, each with one thread
+    python bench/backend_sweep.py --only bert,t5    some by name
+    python bench/backend_sweep.py --status wrong    again what was wrong; --status missing: what has no result yet
+    python bench/backend_sweep.py --only-page       the page again, from the results alone
+
+Each runs in a process of its own that has a time limit. Results and the gradients of all parameters are compared with
+the model in float64: right is at most twice as far off as eager torch, plus 1e-7, of the largest number. Operators that
+mycc leaves to eager torch and graph breaks are counted, which are
+TorchDynamo's own. The exit code is 1 when one is wrong or crashes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # weights are random: nothing is to be fetched
+
+import sweep_models
+import torch
+from architectures.base import Row, Wrapped
+from mycc.compiler.backend.backend import backend
+from mycc.compiler.backend.graph_compiler import GraphCompiler
+from mycc.compiler.backend.parts import operators_of
+from torch import fx
+
+HERE = Path(__file__).resolve().parent
+RESULTS, PAGE = HERE / "backend_sweep.json", HERE.parent / "docs" / "backend-sweep.md"
+CASES = ("forward", "training")
+STATUSES = ("right", "torch", "wrong", "crash")
+FACTOR, FLOOR = 2.0, 1e-7
+Found = tuple[list[torch.Tensor], list[torch.Tensor | None]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a model in one case; `torch`: eager torch itself has no such step.
+
+    error, eager: the largest differences from float64. breaks: of graphs, by TorchDynamo.
+    operators, fallbacks: operators of all graphs, and those of them that eager torch ran.
+    """
+
+    name: str
+    case: str
+    status: str
+    reason: str = ""
+    error: float = 0.0
+    eager: float = 0.0
+    graphs: int = 0
+    breaks: int = 0
+    operators: int = 0
+    fallbacks: int = 0
+    seconds: float = 0.0
+    eager_operators: tuple[str, ...] = field(default=())
+
+
+def model_of(row: Row) -> Wrapped:
+    """The architecture with random weights, without dropout: its random numbers are another matter."""
+    torch.manual_seed(0)
+    model = row.module()
+    for part in model.modules():
+        for name in ("p", "dropout", "attention_dropout", "activation_dropout", "hidden_dropout"):
+            if isinstance(getattr(part, name, None), float):
+                setattr(part, name, 0.0)
+    return model
+
+
+def step(model: torch.nn.Module, call: Any, inputs: Sequence[torch.Tensor], train: bool) -> Found:
+    """Results of a call, and in training the gradients of all parameters for a fixed cotangent."""
+    with torch.set_grad_enabled(train):
+        model.zero_grad()
+        results = [y for y in call(*inputs) if isinstance(y, torch.Tensor)]
+        if not train:
+            return results, []
+        taken = [y for y in results if y.requires_grad]
+        sum((y * _cotangent(y)).sum() for y in taken).backward()  # type: ignore[union-attr]
+        return [y.detach() for y in results], [p.grad for p in model.parameters()]
+
+
+def _cotangent(y: torch.Tensor) -> torch.Tensor:
+    return torch.linspace(-1, 1, y.numel(), dtype=y.dtype).reshape(y.shape)
+
+
+def error(found: Found, wanted: Found) -> float:
+    """The largest difference, by the largest number of each tensor where that is above 1."""
+    worst = 0.0
+    if [g is None for g in found[1]] != [g is None for g in wanted[1]]:
+        return float("inf")
+    for got, own in zip((*found[0], *found[1]), (*wanted[0], *wanted[1]), strict=True):
+        if got is None or own is None or not own.numel():
+            continue
+        if not own.is_floating_point():
+            worst = max(worst, 0.0 if torch.equal(got, own) else float("inf"))
+            continue
+        scale = max(1.0, float(own.abs().nan_to_num(0.0).max()))
+        same = torch.equal(got.isnan(), own.isnan())
+        off = float((got.double() - own.double()).abs().nan_to_num(0.0).max()) / scale
+        worst = max(worst, off if same else float("inf"))
+    return worst
+
+
+def measure(row: Row, case: str) -> Result:
+    """Runs one architecture. Raises what is no answer: a crash."""
+    train = case == "training"
+    model = model_of(row).train(train)
+    inputs = row.tensors(2)
+    wide = copy.deepcopy(model).double()
+    try:
+        plain = copy.deepcopy(model)
+        eager = step(plain, plain, inputs, train)
+        wanted = _in_float64(wide, inputs, train) or eager
+    except Exception as problem:
+        return Result(row.name, case, "torch", f"{type(problem).__name__}: {_first_line(str(problem))}")
+    compilers: list[tuple[fx.GraphModule, GraphCompiler]] = []
+
+    def compile_graph(module: fx.GraphModule, examples: Sequence[Any]) -> Any:
+        return backend(
+            module, examples, options={"build.flags": "-O1"}, report=lambda _, gm, own: compilers.append((gm, own))
+        )
+
+    own = copy.deepcopy(model)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    found = step(own, torch.compile(own, backend=compile_graph), inputs, train)
+    counters = torch._dynamo.utils.counters
+    off, base = error(found, wanted), error(eager, wanted)
+    status = "right" if off <= FACTOR * base + FLOOR else "wrong"
+    fallbacks = [f for _, compiler in compilers for f in compiler.fallbacks]
+    return Result(
+        row.name, case, status, "" if status == "right" else f"error {off:.1e}, eager {base:.1e}", off, base,
+        len(compilers), sum(counters["graph_break"].values()), sum(len(operators_of(gm)) for gm, _ in compilers),
+        len(fallbacks), eager_operators=tuple(dict.fromkeys(f.operator for f in fallbacks)),
+    )  # fmt: skip
+
+
+def _in_float64(model: torch.nn.Module, inputs: Sequence[torch.Tensor], train: bool) -> Found | None:
+    """None where the model's code insists on float32."""
+    try:
+        return step(model, model, [x.double() if x.is_floating_point() else x for x in inputs], train)
+    except RuntimeError:
+        return None
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:300]
+
+
+# processes -----------------------------------------------------------------------------------------------------------
+Task = tuple[str, str]
+
+
+def _child(task: Task, answers: connection.Connection) -> None:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    start = time.monotonic()
+    try:
+        result = measure(sweep_models.BY_NAME[task[0]], task[1])
+    except Exception as problem:
+        result = Result(*task, "crash", f"{type(problem).__name__}: {_first_line(str(problem))}")
+    answers.send(replace(result, seconds=round(time.monotonic() - start, 1)))
+
+
+class Running:
+    """A child at work, in a process group of its own: the C++ compilers end with it."""
+
+    def __init__(self, task: Task, limit: float) -> None:
+        self.task, self.end_at = task, time.monotonic() + limit
+        self.answers, theirs = multiprocessing.Pipe(duplex=False)
+        self._child = multiprocessing.get_context("fork").Process(target=_child, args=(task, theirs))
+        self._child.start()
+        theirs.close()
+
+    def result(self) -> Result:
+        """Its answer; one that dies or takes too long is a crash."""
+        try:
+            if self.answers.poll():
+                found: Result = self.answers.recv()
+                return found
+            return Result(*self.task, "crash", "takes too long")
+        except EOFError:
+            self._child.join()
+            return Result(*self.task, "crash", f"the process died with code {self._child.exitcode}")
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid or 0, signal.SIGKILL)
+        self._child.join()
+
+
+def in_processes(tasks: Sequence[Task], limit: float, jobs: int) -> Iterator[Result]:
+    """`measure` in processes, so many at a time; results as they come."""
+    waiting, running = list(reversed(tasks)), list[Running]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running.append(Running(waiting.pop(), limit))
+            left = min(r.end_at for r in running) - time.monotonic()
+            connection.wait([r.answers for r in running], timeout=max(0.0, left))
+            for done in [r for r in running if r.answers.poll() or time.monotonic() > r.end_at]:
+                running.remove(done)
+                yield done.result()
+    finally:
+        for r in running:
+            r.end()
+
+
+# files ---------------------------------------------------------------------------------------------------------------
+def read(path: Path) -> dict[Task, Result]:
+    if not path.exists():
+        return {}
+    rows = json.loads(path.read_text())["results"]
+    return {(r["name"], r["case"]): Result(**{**r, "eager_operators": tuple(r["eager_operators"])}) for r in rows}
+
+
+def write(path: Path, found: dict[Task, Result]) -> None:
+    tasks = [(row.name, case) for row in sweep_models.ROWS for case in CASES]
+    lines = ",\n".join(json.dumps(asdict(found[t])) for t in tasks if t in found)
+    whole = path.with_suffix(".part")
+    whole.write_text(f'{{"torch": "{torch.__version__}", "results": [\n{lines}\n]}}\n')
+    whole.replace(path)
+
+
+def page(found: dict[Task, Result]) -> str:
+    lines = [
+        "# Architectures under torch.compile",
+        "",
+        'transformers\' architectures under `torch.compile(model, backend="mycc")`, with random weights and small sizes: a '
+        "forward pass in evaluation mode, and a training step (without dropout), whose results and gradients are "
+        "compared with the model in float64: right is at most twice as far off as eager torch, plus 1e-7. Made by "
+        "`bench/backend_sweep.py`; do not edit.",
+        "",
+        "| case | " + " | ".join(STATUSES) + " | operators | of them in eager torch |",
+        "|---|" + "---|" * (len(STATUSES) + 2),
+    ]
+    for case in CASES:
+        own = [r for (_, c), r in found.items() if c == case]
+        count = Counter(r.status for r in own)
+        operators, fallbacks = sum(r.operators for r in own), sum(r.fallbacks for r in own)
+        lines.append(f"| {case} | " + " | ".join(str(count[s]) for s in STATUSES) + f" | {operators} | {fallbacks} |")
+    lines += [
+        "",
+        "`torch`: eager torch itself has no such step. Breaks are TorchDynamo's, as for every backend.",
+        "",
+        "| architecture | case | status | graphs | breaks | operators | in eager torch |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (name, case), r in found.items():
+        status = r.status if r.status == "right" else f"{r.status}: {r.reason}".replace("|", "\\|")
+        eager = f"{r.fallbacks}: {', '.join(r.eager_operators)}" if r.fallbacks else ""
+        lines.append(f"| {name} | {case} | {status} | {r.graphs} | {r.breaks} | {r.operators} | {eager} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="names, with commas between")
+    parser.add_argument("--status", default="", help="only what has one of these statuses; missing: no result yet")
+    parser.add_argument("--case", default="", choices=("", *CASES))
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for one architecture in one case")
+    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--only-page", action="store_true")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the children end too
+    found = read(options.json)
+    names = options.only.split(",") if options.only else [row.name for row in sweep_models.ROWS]
+    if unknown := [name for name in names if name not in sweep_models.BY_NAME]:
+        raise SystemExit(f"no architecture {', '.join(unknown)}")
+    wanted = options.status.split(",") if options.status else None
+    tasks = [(name, case) for name in names for case in CASES if options.case in ("", case)]
+    tasks = [t for t in tasks if wanted is None or (found[t].status if t in found else "missing") in wanted]
+    bad = False
+    for result in in_processes([] if options.only_page else tasks, options.limit, options.jobs):
+        print(
+            f"{result.name} {result.case}: {result.status} {result.reason} {' '.join(result.eager_operators)}",
+            flush=True,
+        )
+        found[result.name, result.case] = result
+        bad |= result.status in ("wrong", "crash")
+        write(options.json, found)
+    options.page.write_text(page(found))
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
