@@ -7,6 +7,7 @@ import copy
 import mycc
 import pytest
 import torch
+from mycc.compiler.backend.settings import settings_of
 from torch import nn
 
 from .support import compiled, step
@@ -45,4 +46,4 @@ def test_a_smaller_budget_keeps_less_and_gives_the_same_gradients() -> None:
 @pytest.mark.parametrize("budget", [-0.1, 1.5, "half", True])
 def test_a_budget_is_a_share(budget: object) -> None:
     with pytest.raises(mycc.CompileError, match="memory_budget is a number from 0 to 1"):
-        compiled(nn.Linear(2, 2), {"memory_budget": budget})(torch.randn(2, 2))
+        settings_of(options={"memory_budget": budget})

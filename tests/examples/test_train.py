@@ -19,6 +19,15 @@ def run(*words: str) -> str:
     return done.stdout + done.stderr
 
 
+def test_adapters(tmp_path: Path) -> None:
+    package, adapters = str(tmp_path / "lora.pkg"), str(tmp_path / "adapters.safetensors")
+    run("-m", "mycc", "compile", str(EXAMPLE / "lora.py"), "--train", "--out", package)
+    told = run("-X", "importtime", str(EXAMPLE / "train_lora.py"), package, "--save", adapters)
+    assert not re.search(r"\btorch\b", told)
+    losses = [float(x) for x in re.findall(r"loss ([\d.]+)", told)]
+    assert losses[-1] < 0.6 * losses[0]
+
+
 def test_digits(tmp_path: Path) -> None:
     package, whole, half = (str(tmp_path / name) for name in ("digits.pkg", "whole.safetensors", "half.safetensors"))
     run("-m", "mycc", "compile", str(EXAMPLE / "digits.py"), "--train", "--out", package)

@@ -65,7 +65,7 @@ def read_of_weights(t: Any) -> float:
 
 
 def check(model: nn.Module, out: Path) -> Any:
-    """Losses are eager's; only adapters are trained and have moments; frozen weights are read once in each direction."""
+    """Losses are eager's; only adapters are trained and kept; frozen weights are read once in each direction."""
     torch.manual_seed(1)
     tokens, labels = torch.randint(0, 20, (4, 7)), torch.tensor([0, 1, 2, 3])
     twin = copy.deepcopy(model)
