@@ -245,8 +245,8 @@ def page(found: dict[Task, Result]) -> str:
     lines = [
         "# Architectures under torch.compile",
         "",
-        'transformers\' architectures under `torch.compile(model, backend="mycc")`, with random weights and small sizes: '
-        "a forward pass in evaluation mode, and a training step (without dropout), whose results and gradients are "
+        'transformers\' architectures under `torch.compile(model, backend="mycc")`, with random weights and small '
+        "sizes: a forward pass in evaluation mode, and a training step (without dropout), whose results and gradients are "
         "compared with the model in float64: right is at most twice as far off as eager torch, plus 1e-7. Made by "
         "`bench/backend_sweep.py`; do not edit.",
         "",
