@@ -245,9 +245,9 @@ def page(found: dict[Task, Result]) -> str:
     lines = [
         "# Architectures under torch.compile",
         "",
-        'transformers\' architectures under `torch.compile(model, backend="mycc")`, with random weights and small '
-        "sizes: a forward pass in evaluation mode, and a training step (without dropout), whose results and gradients are "
-        "compared with the model in float64: right is at most twice as far off as eager torch, plus 1e-7. Made by "
+        'transformers\' architectures under `torch.compile(model, backend="mycc")`, with random weights and small sizes. '
+        "A forward pass runs in evaluation mode, a training step without dropout. Results and gradients are compared "
+        "with the model in float64: right is at most twice as far off as eager torch, plus 1e-7. Made by "
         "`bench/backend_sweep.py`; do not edit.",
         "",
         "| case | " + " | ".join(STATUSES) + " | operators | of them in eager torch |",
