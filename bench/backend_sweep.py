@@ -245,7 +245,7 @@ def page(found: dict[Task, Result]) -> str:
     lines = [
         "# Architectures under torch.compile",
         "",
-        'transformers\' architectures under `torch.compile(model, backend="mycc")`, with random weights and small sizes. '
+        'transformers\' architectures under `torch.compile(model, backend="mycc")`, with random weights. '
         "A forward pass runs in evaluation mode, a training step without dropout. Results and gradients are compared "
         "with the model in float64: right is at most twice as far off as eager torch, plus 1e-7. Made by "
         "`bench/backend_sweep.py`; do not edit.",

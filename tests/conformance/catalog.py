@@ -88,10 +88,12 @@ class Call(torch.nn.Module):
     """One call of an operator as a module: its tensors are the inputs, all else is constant.
 
     spread: whether the results are memory with gaps, of which the operator writes every n-th element.
+    plain: whether the results are compared as numbers, and not as those of a factorisation or a choice.
     """
 
     dynamic_shapes = None
     spread = False
+    plain = False
 
     def __init__(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         super().__init__()
@@ -187,6 +189,10 @@ def disagreement(entry: Entry, call: Call, got: Sequence[Any], want: Sequence[An
     """
     if len(got) != len(want):
         return f"{len(got)} results instead of {len(want)}"
+    if call.plain:
+        problem = _first_problem(entry, got, want)
+        wide = in_float64(call) if problem else None
+        return _first_problem(entry, got, [_as(w, e) for w, e in zip(want, wide, strict=True)]) if wide else problem
     if entry.name in FACTORS:
         got, want = FACTORS[entry.name](got), FACTORS[entry.name](want)
     if entry.name == "argsort" and want[0].dim():

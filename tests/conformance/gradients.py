@@ -15,7 +15,7 @@ import torch
 from torch._functorch.aot_autograd import aot_export_joint_simple
 from torch.utils import _pytree as pytree
 
-from .catalog import SEED, Call, Entry, eager
+from .catalog import FACTORS, SEED, Call, Entry, eager
 from .tally import Group, Tally
 
 SOURCE = "gradients"
@@ -43,9 +43,12 @@ class GradientCall(Call):
         Exception: whatever torch raises where the call has no gradient, or AOTAutograd does not trace it.
     """
 
-    def __init__(self, op: Any, sample: Any) -> None:
-        super().__init__(op, (sample.input, *sample.args), dict(sample.kwargs))
-        self._process = sample.output_process_fn_grad
+    plain = True
+
+    def __init__(self, entry: Entry, sample: Any) -> None:
+        super().__init__(entry.op.op, (sample.input, *sample.args), dict(sample.kwargs))
+        factors = FACTORS.get(entry.name)  # what is determined of a factorisation
+        self._process = sample.output_process_fn_grad if factors is None else lambda y: factors(pytree.tree_leaves(y))
         leaves = pytree.tree_leaves((sample.input, *sample.args, sample.kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         self._wanted = [x.requires_grad for x in tensors]
@@ -135,7 +138,7 @@ def _calls(entry: Entry) -> list[GradientCall]:
         if sum(x.numel() for x in tensors) > _LARGEST:
             continue
         try:
-            found.append(GradientCall(entry.op.op, sample))
+            found.append(GradientCall(entry, sample))
         except Exception:  # no gradient, or torch itself refuses the sample
             continue
     if len(found) > SAMPLES:

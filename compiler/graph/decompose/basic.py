@@ -294,6 +294,11 @@ def repeat_interleave(x: Tensor, repeats: int, dim: int | None = None, *, output
     return wide.reshape([*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :]])
 
 
+@definition("aten._efficientzerotensor")
+def zeros_without_memory(size: Sequence[int], *, dtype: torch.dtype | None = None, **_: object) -> Tensor:
+    return torch.zeros(list(size), dtype=dtype)
+
+
 @definition("aten.nextafter")
 def nextafter(a: Tensor, b: Tensor) -> Tensor:
     """Of 16-bit floats, whose bits are a sign and a magnitude: one step of the magnitude, away from zero or towards it.

@@ -95,6 +95,12 @@ def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type
     return torch.where(used.unsqueeze(1) & (norm > max_norm), weight * (max_norm / (norm + 1e-7)), weight)
 
 
+def bags_of(indices: Tensor, offsets: Tensor, bags: int | torch.SymInt) -> Tensor:
+    """The bag of each index; bag b has those from offsets[b] on."""
+    place = torch.arange(indices.shape[0]).to(offsets.dtype)
+    return (offsets[:bags] <= place.unsqueeze(1)).to(torch.int64).sum(1) - 1
+
+
 @definition("aten._embedding_bag_forward_only", "aten._embedding_bag")
 def embedding_bag(
     weight: Tensor,
@@ -109,9 +115,7 @@ def embedding_bag(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sums (0), means (1) or maxima (2) of bags of rows; bag b has the indices from offsets[b] on."""
     bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
-    starts = offsets[:bags]
-    place = torch.arange(indices.shape[0]).to(offsets.dtype)
-    bag = (starts <= place.unsqueeze(1)).to(torch.int64).sum(1) - 1
+    bag = bags_of(indices, offsets, bags)
     dtype = weight.dtype
     rows, per_sample_weights = widened(weight.index_select(0, indices.to(torch.int64)), per_sample_weights)
     counted = torch.ones_like(bag) if padding_idx < 0 else (indices != padding_idx).to(torch.int64)
@@ -122,12 +126,27 @@ def embedding_bag(
         start = rows.new_full([bags, weight.shape[1]], -torch.inf)
         out = aten.index_reduce.default(start, 0, bag, low, "amax")
         out = torch.where(sizes.unsqueeze(1) == 0, torch.zeros_like(out), out)
+        largest = _first_of_bags(low, out, bag, indices)
     else:
+        largest = sizes
         rows = rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(1)
         rows = torch.where(kept, rows, torch.zeros_like(rows))
         out = aten.index_add.default(rows.new_zeros([bags, weight.shape[1]]), 0, bag, rows)
         out = out if mode == 0 else out / sizes.clamp_min(1).unsqueeze(1)
-    return out.to(dtype), bag.to(indices.dtype), sizes.to(indices.dtype), sizes.to(indices.dtype)
+    if mode == 0 and padding_idx < 0 and weight.stride(1) == 1:  # torch's own kernel needs none
+        bag = bag[:0]
+    return out.to(dtype), bag.to(indices.dtype), sizes.to(indices.dtype), largest.to(indices.dtype)
+
+
+def _first_of_bags(rows: Tensor, out: Tensor, bag: Tensor, indices: Tensor) -> Tensor:
+    """Of each bag and column, the index whose row is the largest, the first of equal ones; 0 of an empty bag."""
+    count = rows.shape[0]
+    place = torch.arange(count).unsqueeze(1).expand(rows.shape)
+    place = torch.where(rows == out.index_select(0, bag), place, count)
+    first = aten.index_reduce.default(torch.full_like(out, count, dtype=torch.int64), 0, bag, place, "amin")
+    return torch.where(
+        first < count, indices.index_select(0, first.clamp(max=count - 1).reshape([-1])).reshape(out.shape), 0
+    )
 
 
 @definition("aten.segment_reduce")

@@ -78,15 +78,20 @@ def _parity(pivots: Tensor, dtype: torch.dtype) -> Tensor:
     return (1 - 2 * odd).to(dtype)
 
 
+def _as_factored(a: Tensor) -> Tensor:
+    """The matrix whose factors torch keeps for the gradient: of a real one in row-major order, the transposed one."""
+    return a.mT if a.is_contiguous() and not a.is_complex() else a
+
+
 @definition("aten._linalg_det")
 def det(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    lu, pivots, _ = aten.linalg_lu_factor_ex.default(a)
+    lu, pivots, _ = aten.linalg_lu_factor_ex.default(_as_factored(a))
     return torch.diagonal(lu, 0, -2, -1).prod(-1) * _parity(pivots, a.dtype), lu, pivots
 
 
 @definition("aten._linalg_slogdet")
 def slogdet(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    lu, pivots, _ = aten.linalg_lu_factor_ex.default(a)
+    lu, pivots, _ = aten.linalg_lu_factor_ex.default(_as_factored(a))
     diagonal = torch.diagonal(lu, 0, -2, -1)
     return diagonal.sgn().prod(-1) * _parity(pivots, a.dtype), diagonal.abs().log().sum(-1), lu, pivots
 

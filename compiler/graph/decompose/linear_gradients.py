@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .definitions import NoDecomposition, definition, widened
+from .definitions import definition, widened
 
 aten = torch.ops.aten
 Matrix = Callable[[Tensor, Any, Any], Tensor]
@@ -97,7 +97,11 @@ def weight_norm_interface_backward(
 
 @definition("aten._cdist_backward")
 def cdist_backward(grad: Tensor, a: Tensor, b: Tensor, p: float, distances: Tensor) -> Tensor:
-    """Of a; points that lie on each other have the gradient 0, as torch has it."""
+    """Of a; points that lie on each other have the gradient 0, as torch has it. Of batches that are repeated, the sum."""
+    return _cdist_backward(grad, a, b, p, distances).sum_to_size(a.shape)
+
+
+def _cdist_backward(grad: Tensor, a: Tensor, b: Tensor, p: float, distances: Tensor) -> Tensor:
     apart = a.unsqueeze(-2) - b.unsqueeze(-3)
     far, factor = distances.unsqueeze(-1), grad.unsqueeze(-1)
     if p == 0:
@@ -112,31 +116,3 @@ def cdist_backward(grad: Tensor, a: Tensor, b: Tensor, p: float, distances: Tens
         safe = torch.where(far == 0, 1.0, far)
         share = torch.where(apart == 0, 0.0, apart.sign() * (apart.abs() / safe).pow(p - 1))
     return torch.where(far == 0, 0.0, share * factor).sum(-2)
-
-
-@definition("aten._embedding_bag_backward")
-def embedding_bag_backward(
-    grad: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    offset2bag: Tensor,
-    bag_size: Tensor,
-    maximum_indices: Tensor,
-    num_weights: Any,
-    scale_grad_by_freq: bool,
-    mode: int,
-    sparse: bool,
-    per_sample_weights: Tensor | None,
-    padding_idx: int = -1,
-) -> Tensor:
-    """Sums and means of rows; mode: 0 sum, 1 mean."""
-    if mode == 2 or scale_grad_by_freq:
-        raise NoDecomposition
-    rows = grad.index_select(0, offset2bag)
-    if mode == 1:
-        rows = rows / bag_size.index_select(0, offset2bag).clamp(min=1).unsqueeze(1).to(rows.dtype)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(1)
-    if padding_idx >= 0:
-        rows = torch.where((indices == padding_idx).unsqueeze(1), 0.0, rows)
-    return torch.zeros([num_weights, grad.shape[1]], dtype=grad.dtype).index_add(0, indices, rows)

@@ -147,7 +147,7 @@ def bilinear_aa_vec(x: Tensor, output_size: Any, align_corners: bool, scale_fact
 
 @definition("aten._upsample_bilinear2d_aa.default")
 def bilinear_aa(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Tensor:
-    return _resized(x, 2, _triangle, output_size, align_corners, scales or (None, None), True)
+    return _resized(x, 2, _triangle, output_size, align_corners, (*scales, None, None)[:2], True)
 
 
 @definition("aten._upsample_bicubic2d_aa.vec")
@@ -158,7 +158,7 @@ def bicubic_aa_vec(x: Tensor, output_size: Any, align_corners: bool, scale_facto
 
 @definition("aten._upsample_bicubic2d_aa.default")
 def bicubic_aa(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Tensor:
-    return _resized(x, 4, _cubic(-0.5), output_size, align_corners, scales or (None, None), True)
+    return _resized(x, 4, _cubic(-0.5), output_size, align_corners, (*scales, None, None)[:2], True)
 
 
 def _smooth(operator: Any, x: Tensor, sizes: Sequence[Any], align: bool, *scales: Any) -> Tensor:

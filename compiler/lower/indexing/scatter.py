@@ -171,6 +171,8 @@ def _value(source: Any, dtype: str) -> Callable[[list[Index]], Expr]:
 
 @row("aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce")
 def scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Any, reduce: str = "set") -> Tensor:
+    if any(n.constant == 0 for n in index.shape):  # torch minds no ranks then
+        return x
     wide, index, axis, place = _along(ctx, x, dim, index)
     out = scatter_into(ctx, wide, index.shape, place, _value(source, x.dtype), reduce, [axis], once="cpu")
     return ctx.builder.reshape(out, x.shape)
