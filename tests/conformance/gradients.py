@@ -24,6 +24,15 @@ _LOOKED_AT = 60  # samples of an entry that they are taken from
 _LARGEST = 20000  # elements of a call's tensors together
 
 
+def _power_sums(parts: Sequence[Any]) -> list[Any]:
+    """Of eigenvalues, which have no order."""
+    return [(parts[0] ** k).sum(-1) for k in range(1, parts[0].shape[-1] + 1)]
+
+
+#: what is determined of factorisations
+_DETERMINED = {**FACTORS, "linalg.eig": _power_sums, "linalg.eigvals": _power_sums}
+
+
 class Traced(torch.nn.Module):
     """The joint graph of a call as a module: of tensors and cotangents, to gradients."""
 
@@ -47,8 +56,9 @@ class GradientCall(Call):
 
     def __init__(self, entry: Entry, sample: Any) -> None:
         super().__init__(entry.op.op, (sample.input, *sample.args), dict(sample.kwargs))
-        factors = FACTORS.get(entry.name)  # what is determined of a factorisation
-        self._process = sample.output_process_fn_grad if factors is None else lambda y: factors(pytree.tree_leaves(y))
+        self._process = sample.output_process_fn_grad
+        if entry.name in _DETERMINED:
+            self._process = lambda y: _DETERMINED[entry.name](pytree.tree_leaves(y))
         leaves = pytree.tree_leaves((sample.input, *sample.args, sample.kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         self._wanted = [x.requires_grad for x in tensors]
@@ -68,6 +78,8 @@ class GradientCall(Call):
         tensors = self.inputs[: self._count]
         given = tuple(_leaf(x, wanted) for x, wanted in zip(tensors, self._wanted, strict=True))
         graph: Any = aot_export_joint_simple(lambda *xs: tuple(self._outputs(xs)), given, trace_joint=True)
+        if len(graph.graph.find_nodes(op="placeholder")) != len(self.inputs):
+            raise ValueError("AOTAutograd's graph has further inputs")
         found = list(graph.graph.output_node().args[0])[-len(tensors) :]
         self._given = [g is not None for g in found]
         self._traced = Traced(graph, self._count)

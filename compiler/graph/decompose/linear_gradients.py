@@ -97,7 +97,7 @@ def weight_norm_interface_backward(
 
 @definition("aten._cdist_backward")
 def cdist_backward(grad: Tensor, a: Tensor, b: Tensor, p: float, distances: Tensor) -> Tensor:
-    """Of a; points that lie on each other have the gradient 0, as torch has it. Of batches that are repeated, the sum."""
+    """Of a; points that lie on each other have the gradient 0, as torch has it. Repeated batches are summed."""
     return _cdist_backward(grad, a, b, p, distances).sum_to_size(a.shape)
 
 

@@ -1,4 +1,4 @@
-"""Gradients of operators that look elements up: bags of rows, samples of images, elements at a mask, pairs of points."""
+"""Gradients of operators that look elements up: bags of rows, samples of images, masks, pairs of points."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _in_blocks(stages: Stages, rows: tuple[Var, ...], limits: Most) -> tuple[Sta
     *outer, column = rows
     count, size = product(v.extent for v in outer).constant, column.extent.constant
     depth = _depth(stages)
-    if size is None or depth is None:
+    if not size or depth is None:  # of no columns there is no block
         return None
     most = size if count is None else count * size // LEAST_BLOCKS
     width = _width(size, depth, replace(limits, columns=min(most, limits.columns)))
