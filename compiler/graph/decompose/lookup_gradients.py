@@ -99,6 +99,6 @@ def grid_sampler_backward(
     grad: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, align: bool, output_mask: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None]:
     """The derivative of the definition of the samples."""
-    _, pull = torch.func.vjp(lambda a, b: grid_sampler(a, b, mode, padding, align), x, grid)
-    of_x, of_grid = pull(grad)
+    pulled: Any = torch.func.vjp(lambda a, b: grid_sampler(a, b, mode, padding, align), x, grid)
+    of_x, of_grid = pulled[1](grad)
     return of_x, of_grid

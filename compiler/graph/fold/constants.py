@@ -153,7 +153,7 @@ def _compute(work: Work, node: Node, known: dict[Any, Any]) -> Any:
         return node.target(*args, **kwargs)
 
 
-def _origin(work: Work, node: Node, found: dict[Node, Any]) -> Origin | None:
+def _origin(work: Work, node: Node, found: dict[Any, Any]) -> Origin | None:
     """Where the value of a constant node comes from."""
     for n in [*reversed(_in_order(node)), node]:
         if n.op == "get_attr":
