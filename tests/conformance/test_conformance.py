@@ -44,6 +44,19 @@ def test_a_sample_of_the_entries(dtype: str, step: int, first: int, tmp_path: Pa
     assert not lost
 
 
+#: entries whose gradients have operators of their own
+WITH_GRADIENTS = ("cdist", "gather", "linalg.det", "nn.functional.embedding_bag", "sgn")
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_gradients(tmp_path: Path) -> None:
+    said: list[dict[str, Any]] = []
+    batch = {"dtype": "float32", "entries": list(WITH_GRADIENTS), "samples": SAMPLES, "kind": "gradients"}
+    work({**batch, "folder": str(tmp_path), "cache": str(tmp_path / "cache")}, said.append)
+    rows = {message["entry"]: message for message in said if "status" in message}
+    assert {name: row["status"] for name, row in rows.items()} == dict.fromkeys(WITH_GRADIENTS, "right"), rows
+
+
 #: entries whose kernels are of many forms
 ON_GPU = (
     "add", "cumsum", "index_add", "linalg.cholesky", "logcumsumexp", "matmul", "nn.functional.layer_norm",
