@@ -26,7 +26,7 @@ def _head(rows: Sequence[compact.Row], torch_version: str) -> Iterator[str]:
     yield from (
         "# Gradients of operators",
         "",
-        f"Every entry of torch's own list of operators (`op_db`, torch {torch_version}) with derivatives in float32, up "
+        f"Every entry of op_db, torch {torch_version}, torch's own list, with derivatives in float32, up "
         "to four sample inputs each, with a random cotangent of each result. AOTAutograd traces forward and backward, "
         "mycc compiles that graph, and the gradients are compared with torch.autograd's: within 1e-4, relative or "
         "absolute, or as close to what it computes in float64. Of eigenvalues, which have no order, sums of powers are "
