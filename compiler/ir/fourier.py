@@ -89,8 +89,13 @@ class Pass:
     turns: int
 
     @property
+    def goes_on(self) -> bool:
+        """Whether another pass follows, for which its values are turned."""
+        return self.rest > 1
+
+    @property
     def end(self) -> int:
-        return self.turns + (2 * self.radix * self.rest if self.rest > 1 else 0)
+        return self.turns + (2 * self.radix * self.rest if self.goes_on else 0)
 
 
 @cache

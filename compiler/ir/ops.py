@@ -110,6 +110,27 @@ class ScalarOp:
         return self.cpp_spelling.precedence
 
 
+#: operators whose functions in templates/cuda call a library's
+OF_A_LIBRARY = frozenset(
+    (
+        *("digamma", "erfinv", "ndtri", "erfcx", "i0", "i1", "k0", "k1", "scaled_k0", "scaled_k1", "j0", "j1", "y0"),
+        *("y1", "airy_ai", "zeta", "polygamma", "igamma", "igammac", "nextafter", "hermite_h", "hermite_he"),
+        *("laguerre_l", "legendre_p", "random_normal", "random_normal_wide"),
+        *(f"{shifted}chebyshev_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"),
+    )
+)
+#: those of floats alone
+FLOATS_OF_A_LIBRARY = frozenset(("floor_div", "remainder", "trunc_div", "fmod"))
+
+
+def of_a_library(op: str, dtype: str) -> bool:
+    """Whether an operator on operands of a type calls a function of the GPU's library; casts do not."""
+    if op == "cast":
+        return False
+    floats = op in FLOATS_OF_A_LIBRARY and DTYPES[dtype].kind == "f"
+    return op in OF_A_LIBRARY or floats or "libdevice." in OPS[op].triton
+
+
 def spell(op: ScalarOp, language: Language, operands: Sequence[Printed]) -> Printed:
     """The operator applied to printed operands, with the parentheses it needs and no others."""
     spelling = op.cpp_spelling if language == "cpp" else op.triton_spelling

@@ -133,6 +133,11 @@ class Window:
     dilation: tuple[int, ...]
     groups: int
 
+    @property
+    def grouped(self) -> bool:
+        """Whether the channels have groups."""
+        return self.groups > 1
+
     def moved(self, zeros: Sequence[int]) -> Window:
         """The window with so many more zeros in front."""
         return replace(self, pad=tuple(p + z for p, z in zip(self.pad, zeros, strict=True)))

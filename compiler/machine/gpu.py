@@ -12,6 +12,22 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...runtime.errors import CompileError
+from .gpu_programs import (
+    LANES,
+    MAPS,
+    PIECES,
+    PRODUCTS,
+    QUANTISED,
+    ROUTINES,
+    ROWS,
+    LaneFacts,
+    MapFacts,
+    PieceFacts,
+    ProductFacts,
+    QuantisedFacts,
+    RoutineFacts,
+    RowFacts,
+)
 from .targets import Target
 
 # facts of every chip from sm_80 on (CUDA C++ Programming Guide, compute capabilities)
@@ -84,6 +100,9 @@ class Device:
         pdl: kernels may be launched before their predecessor has ended (griddepcontrol, from sm_90 on).
         float32: how float32 products are made: "ieee", "tf32x3" (three tf32 products: as exact and three times
             faster, see docs/decisions/0009) or "tf32".
+        many: elements of a kernel from which a thread takes more of them: so many programs that what counts is the
+            loads that are under way.
+        maps, rows, pieces, lanes, products, quantised, routines: how much a program takes, by kind of kernel.
     """
 
     name: str
@@ -112,6 +131,15 @@ class Device:
     full: int = 4
     crowd: int = 4
     float32: str = "tf32x3"
+    # measured on an H200 (gpu_programs.py)
+    many: int = 1 << 23
+    maps: MapFacts = MAPS
+    rows: RowFacts = ROWS
+    pieces: PieceFacts = PIECES
+    lanes: LaneFacts = LANES
+    products: ProductFacts = PRODUCTS
+    quantised: QuantisedFacts = QUANTISED
+    routines: RoutineFacts = ROUTINES
 
     @property
     def descriptors(self) -> bool:

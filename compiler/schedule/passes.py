@@ -48,7 +48,7 @@ from .loops.operand_layout import transpose_operands
 from .loops.pipeline_columns import pipeline_columns
 from .loops.pipeline_rows import pipeline_rows
 from .loops.pipeline_samples import pipeline_samples
-from .loops.row_form import MAX_ROW, separate_rows
+from .loops.row_form import separate_rows
 from .loops.separable_windows import split_windows
 from .loops.unroll_reductions import unroll_reductions
 from .remarks import Remarks
@@ -168,11 +168,11 @@ GPU_PASSES: tuple[SchedulePass, ...] = (
     _row("inline-lookups", lambda g, c: inline_lookups(g, c.remarks), "EXPRESSIONS"),
     _GLU,
     _row(
-        "fuse-rows", lambda g, c: fuse_rows(g, c.remarks, MAX_ROW * 8, turns=True), "EPILOGUES SPLIT", "ROWS"
+        "fuse-rows", lambda g, c: fuse_rows(g, c.remarks, c.gpu.rows.held * 8, turns=True), "EPILOGUES SPLIT", "ROWS"
     ),
     # maps that have not become a part of rows or of an epilogue
     _row("prologues", lambda g, c: fuse_prologues(g, c.remarks, c.gpu), "ROWS EPILOGUES"),
-    _row("separate-rows", lambda g, c: separate_rows(g, c.remarks), required=True),
+    _row("separate-rows", lambda g, c: separate_rows(g, c.remarks, c.gpu.rows), required=True),
 )  # fmt: skip
 
 

@@ -10,14 +10,18 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from ..ir.nodes import Map, Nest, Reduce, Scan
+from ..ir.nodes import Map, Nest, Reduce, Scan, Scatter
 from ..ir.plans.kernel import Kernel, Plan
-from ..ir.plans.loop import LoopPlan
+from ..ir.plans.loop import LoopPlan, UpdatesPlan
 from ..ir.plans.matrix import MatrixPlan
+from ..ir.plans.tiles import Tile
 from ..ir.program import AnyNode
 from ..ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
+from ..machine.gpu import Device
+from .gpu.fit import tile_misfit
 from .gpu.planning import GPU_PLANNING, empty_gpu_plan
-from .loops import loop_plan
+from .loops import loop_plan, updates_plan
+from .loops.collapse import collapse_fill
 from .matrix import matrix_plan
 from .passes import Context
 from .planning_pass import PlanningPass, run_planning
@@ -44,6 +48,22 @@ def _loops(name: str, field: str, value: Callable[[Kernel], Any], needs: str = "
         return replace(kernel, plan=replace(kernel.plan, **{field: value(kernel)}))
 
     return PlanningPass(name, LoopPlan, field, run, frozenset(needs.split()))
+
+
+def _updates(name: str, field: str, value: Callable[[Any, Any], Any], needs: str = "") -> PlanningPass:
+    """A row that makes a field of an UpdatesPlan, from the scatter and its plan."""
+
+    def run(kernel: Kernel, context: Context) -> Kernel:
+        assert isinstance(kernel.plan, UpdatesPlan)
+        return replace(kernel, plan=replace(kernel.plan, **{field: value(kernel.node, kernel.plan)}))
+
+    return PlanningPass(name, UpdatesPlan, field, run, frozenset(needs.split()))
+
+
+def _fused(kernel: Kernel) -> Kernel:
+    """The kernel of a scatter with the loops of its fill merged."""
+    assert isinstance(kernel.node, Scatter)
+    return replace(kernel, node=collapse_fill(kernel.node))
 
 
 def _matrix(name: str, field: str, value: Callable[[Kernel], Any], needs: str = "") -> PlanningPass:
@@ -81,6 +101,11 @@ CPU_PLANNING: tuple[PlanningPass, ...] = (
     _loops("vertical-reductions", "vertical", loop_plan.vertical, "vector reduction transposed"),
     _loops("horizontal-reductions", "horizontal", loop_plan.horizontal, "form vector parallel reduction"),
     _loops("column-walks", "walk", loop_plan.walk, "form vector reduction prefetch"),
+    PlanningPass("collapse-fill", UpdatesPlan, "node", lambda k, c: _fused(k)),
+    _updates("fill-lanes", "fill", lambda node, plan: updates_plan.fill_lanes(node)),
+    _updates("update-columns", "columns", lambda node, plan: updates_plan.update_columns(node)),
+    _updates("update-lanes", "lanes", updates_plan.update_lanes, "columns"),
+    _updates("update-prefetch", "prefetch", updates_plan.update_prefetch, "columns lanes"),
     _matrix("matrix-algorithm", "algorithm", matrix_plan.algorithm),
     _matrix("matrix-packing", "packing", matrix_plan.packing),
     _matrix("register-tiles", "tiles", matrix_plan.tiles, "algorithm"),
@@ -103,9 +128,23 @@ def empty_plan(node: AnyNode, context: Context) -> Plan | None:
     match node:
         case Map() | Reduce() | Nest() | Scan():
             return LoopPlan()
+        case Scatter():
+            return UpdatesPlan()
         case Gemm() | Conv() | ConvChain() | Attention() | AttentionGradient():
             return MatrixPlan()
     return None
+
+
+def plan_with_tile(node: AnyNode, device: Device, tile: Tile) -> Kernel:
+    """The kernel of a matrix node of a GPU that is cut by a tile of one's own: measured, or a lock's.
+
+    Raises:
+        ValueError: the tile does not fit the node.
+    """
+    reason = tile_misfit(node, tile)
+    if reason:
+        raise ValueError(f"{tile}: {reason}")
+    return plan_kernel(node, Context(Remarks(), device), {"tile": tile})
 
 
 def plan_kernel(

@@ -11,8 +11,7 @@ import mycc
 import pytest
 import torch
 from mycc.compiler.capture import capture
-from mycc.compiler.codegen.cpu.conv_tiles import RUN_TILE_SETS
-from mycc.compiler.codegen.cpu.micro import TILE_SETS, render_micro_kernels, render_tile_set, render_tile_units
+from mycc.compiler.codegen.cpu.micro import render_micro_kernels, render_tile_set, render_tile_units
 from mycc.compiler.codegen.cpu.render import (
     KernelPool,
     calls_of,
@@ -28,6 +27,8 @@ from mycc.compiler.lower import lower
 from mycc.compiler.machine.targets import parse_targets
 from mycc.compiler.model.operators import quantised  # noqa: F401  # defines the operators
 from mycc.compiler.schedule import schedule
+from mycc.compiler.schedule.matrix.register_tiles import TILE_SETS
+from mycc.compiler.schedule.matrix.run_tiles import RUN_TILE_SETS
 from mycc.compiler.schedule.planning import plan_kernel
 from mycc.compiler.weights.collect import collect_weights
 from mycc.templates import TEMPLATES

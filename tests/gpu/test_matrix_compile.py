@@ -179,10 +179,10 @@ def test_online_softmax_has_registers() -> None:
     node = gemm_probe(4096, 32000, 768, "bf16", bias=True, activation="gelu_erf").node
     tile = chosen_tile(node, DEVICES[90])
     assert isinstance(tile, GemmTile)
-    assert leaves_registers(tile)
+    assert leaves_registers(tile, DEVICES[90])
     assert not misfit(node, tile)
-    assert not leaves_registers(GemmTile(128, 192, 64, 4, 4, descriptors=True))
-    assert leaves_registers(GemmTile(128, 192, 64, 8, 4, descriptors=True))
+    assert not leaves_registers(GemmTile(128, 192, 64, 4, 4, descriptors=True), DEVICES[90])
+    assert leaves_registers(GemmTile(128, 192, 64, 8, 4, descriptors=True), DEVICES[90])
 
 
 def test_the_matrix_units_are_used(cache: Path, tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+from mycc.compiler.codegen.cuda.emit import FLOAT_FORMS
 from mycc.compiler.codegen.cuda.generate import generate_device
+from mycc.compiler.codegen.cuda.module import module_text
+from mycc.compiler.ir.ops import OPS, of_a_library
 from mycc.compiler.ir.plans.gpu import ProductPlan, RoutinePlan
 from mycc.compiler.ir.plans.kernel import Kernel
 from mycc.compiler.ir.plans.text import plan_row
@@ -58,7 +61,7 @@ CHANGES: dict[str, tuple[Function, tuple[torch.Tensor, ...], dict[str, Any]]] = 
     "scan of rows": (lambda a: a.cumsum(-1), (x(6, 100),), {"block": 16, "rows": 2}),
     "product": (
         lambda a, b: torch.relu(a @ b.t()), (x(64, 96), x(48, 96)),
-        {"tile": GemmTile(32, 16, 32, 4, 2), "warps": 4, "stages": 2, "form": "tile"},
+        {"tile": GemmTile(32, 16, 32, 4, 2), "warps": 4, "stages": 2, "order": "groups", "form": "tile"},
     ),
     "product split": (
         lambda a, b: a @ b.t(), (x(64, 96), x(48, 96)),
@@ -67,13 +70,16 @@ CHANGES: dict[str, tuple[Function, tuple[torch.Tensor, ...], dict[str, Any]]] = 
     "vector": (lambda a, b: a @ b.t(), (x(1, 96), x(48, 96)), {"tile": GemmTile(16, 16, 32), "form": "tile"}),
     "convolution": (
         lambda a, b: torch.conv2d(a, b, padding=1), (x(1, 32, 9, 9), x(16, 32, 3, 3)),
-        {"tile": GemmTile(16, 16, 32, 4, 2), "form": "flat"},
+        {"tile": GemmTile(16, 16, 32, 4, 2), "order": "groups", "form": "flat"},
     ),
     "attention": (
         torch.nn.functional.scaled_dot_product_attention, (x(1, 2, 40, 16), x(1, 2, 50, 16), x(1, 2, 50, 16)),
         {"tile": AttentionTile(16, 32, 4, 2, 2), "single": False},
     ),
-    "scan in steps": (lambda a: a.cumsum(-1), (x(6, 100),), {"form": "steps", "rows": 4, "warps": 1}),
+    "scan in steps": (
+        lambda a: a.cumsum(-1), (x(6, 100),), {"combination": None, "form": "steps", "rows": 4, "warps": 1},
+    ),
+    "wide indices": (lambda a: a.softmax(-1), (x(37, 60),), {"wide": True}),
 }  # fmt: skip
 
 
@@ -140,46 +146,24 @@ def test_code_generation_does_not_ask_the_chip() -> None:
     assert asking == set(ASK_THE_CHIP)
 
 
-#: files with comparisons with numbers: of what is no size, and of routines, which are not planned
-COMPARE = {
-    "custom.py": "how wide a parameter of a user's kernel is",
-    "data_sizes.py": "how wide a place is",
-    "emit.py": "lengths of texts, precedences, numbers of the model",
-    "row_printer.py": "how many first letters there are for names",
-    "scope.py": "the symbol of a call's number",
-    "vision.py": "which of two routines it is",
-}
+def test_operators_of_a_library_are_those_whose_functions_call_it() -> None:
+    """What flush asks of operators is what the templates write."""
+
+    def calls(pattern: str) -> bool:
+        return "libdevice." in module_text(re.sub(r"\{\w+\}", "x", pattern))
+
+    found = {name: calls(FLOAT_FORMS[name].pattern if name in FLOAT_FORMS else op.triton) for name, op in OPS.items()}
+    assert {name for name, called in found.items() if called} == {n for n in OPS if of_a_library(n, "f32")}
 
 
-def test_code_generation_compares_no_size_with_a_number() -> None:
-    """No comparison with a number above 2, or with a constant of a module, outside of the listed files."""
+def test_exponentials_of_a_softmax_flush_and_others_do_not() -> None:
+    """As long as no function of a library is in the kernel, which would lose subnormal numbers, too."""
 
-    def limit(e: ast.expr) -> bool:
-        if isinstance(e, ast.Name):
-            return e.id.isupper() and e.id not in ("ONE", "ZERO")
-        return (
-            isinstance(e, ast.Constant) and isinstance(e.value, int) and not isinstance(e.value, bool) and e.value > 2
-        )
+    def flushes(function: Function) -> list[bool]:
+        program = device_program(Call1(function).eval(), (x(37, 60),))
+        assert [k.flush for k in program.code.kernels] == [p.flush for p in program.schedule.plans if p is not None]
+        return [k.flush for k in program.code.kernels]
 
-    found = {
-        path.name
-        for path in CODEGEN.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Compare)
-        if any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)) for op in node.ops)
-        if any(limit(e) for e in (node.left, *node.comparators))
-    }
-    assert found == set(COMPARE)
-
-
-def test_templates_compare_no_size_with_a_number() -> None:
-    """A template asks whether there is more than one of something, and no more."""
-    folder = Path(__file__).parents[2] / "templates/cuda"
-    found = {
-        (path.name, number)
-        for path in folder.iterdir()
-        for condition in re.findall(r"\{%-?\s*(?:if|elif)\b([^%]*)%\}", path.read_text())
-        for number in re.findall(r"(?:[<>]=?|[!=]=)\s*(\d+)", condition)
-        if int(number) > 1
-    }
-    assert not found
+    assert flushes(lambda a: a.softmax(-1)) == [True]
+    assert flushes(lambda a: a.exp().sum(-1)) == [False]
+    assert flushes(lambda a: torch.expm1(a).softmax(-1)) == [False]

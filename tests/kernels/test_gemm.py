@@ -7,7 +7,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mycc.compiler.codegen.cpu.micro import TILE_SETS, render_micro_kernels
+from mycc.compiler.codegen.cpu.micro import render_micro_kernels
+from mycc.compiler.schedule.matrix.register_tiles import TILE_SETS
 
 from .gemm_support import Gemm, GemmUnpacked, Sums, busiest_share, call, levels, pack_panels
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from mycc.compiler.build.compile import COMPILE_FLAGS
-from mycc.compiler.codegen.cpu.conv_tiles import RUN_TILE_SETS
-from mycc.compiler.codegen.cpu.micro import PANEL, TILE_SETS, Tile
+from mycc.compiler.machine.cpu import PANEL
 from mycc.compiler.machine.targets import TARGETS, Target
+from mycc.compiler.schedule.matrix.register_tiles import TILE_SETS, Tile
+from mycc.compiler.schedule.matrix.run_tiles import RUN_TILE_SETS
 
 from ..helpers.libraries import compiled
 from .gemm_support import HERE, INCLUDE, ROOT, own_headers

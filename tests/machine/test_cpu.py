@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
-from mycc.compiler.codegen.cpu.conv_tiles import RUN_TILE_SETS
-from mycc.compiler.codegen.cpu.micro import TILE_SETS
 from mycc.compiler.ir.plans.kernel import Kernel
 from mycc.compiler.ir.plans.loop import LoopPlan
 from mycc.compiler.machine.cpu import CPUS
 from mycc.compiler.machine.targets import TARGETS
 from mycc.compiler.schedule.loops import prefetch, store_policy, tiles
+from mycc.compiler.schedule.matrix.register_tiles import TILE_SETS
+from mycc.compiler.schedule.matrix.run_tiles import RUN_TILE_SETS
 from mycc.compiler.schedule.passes import Context
 from mycc.compiler.schedule.planning import CPU_PLANNING
 from mycc.compiler.schedule.remarks import Remarks
@@ -76,3 +78,26 @@ def test_a_changed_fact_changes_the_plan(name: str, monkeypatch: pytest.MonkeyPa
     before = getattr(plan_of(function, *inputs), field)
     monkeypatch.setattr(module, fact, value)
     assert getattr(plan_of(function, *inputs), field) != before
+
+
+@pytest.mark.parametrize(
+    ("level", "changed"),
+    [
+        ("x86-64-v4", {"hidden_sums": 1000}),
+        ("x86-64-v4", {"row_sums": 1}),
+        ("x86-64-v4", {"weight_registers": 30}),
+        ("x86-64-v4", {"registers": 16}),
+        ("x86-64-v3", {"streamed_panels": ()}),
+        ("x86-64-v2", {"fused": True, "registers": 32}),
+    ],
+)
+def test_a_changed_row_changes_the_register_tiles(level: str, changed: dict[str, Any]) -> None:
+    own = TILE_SETS[level]
+    other = replace(own, cpu=replace(own.cpu, **changed))
+    assert (other.tiles, other.value_panels) != (own.tiles, own.value_panels)
+
+
+@pytest.mark.parametrize("changed", [{"run_turn": 1}, {"least_halved": 0}, {"long_every": 2}])
+def test_a_changed_row_changes_the_tiles_of_convolutions(changed: dict[str, Any]) -> None:
+    own = RUN_TILE_SETS["x86-64-v4"]
+    assert replace(own, cpu=replace(own.cpu, **changed)).tiles != own.tiles

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import mycc
 import numpy as np
@@ -12,14 +13,14 @@ import pytest
 import torch
 from mycc.compiler import pipeline
 from mycc.compiler.ir.plans.kernel import Kernel
-from mycc.compiler.ir.plans.loop import Form, LoopPlan
+from mycc.compiler.ir.plans.loop import Form, LoopPlan, UpdatesPlan
 from mycc.compiler.schedule import Schedule
 from mycc.compiler.schedule.planning import OPTIONAL
 from mycc.runtime.inspect import inspect_package
 
 from ..helpers.programs import Call1
 
-Change = Callable[[Kernel, LoopPlan], Kernel]
+Change = Callable[[Kernel, Any], Kernel]
 
 
 def planned(kernel: Kernel, plan: LoopPlan, **fields: object) -> Kernel:
@@ -66,6 +67,12 @@ def not_prefetched(kernel: Kernel, plan: LoopPlan) -> Kernel:
     return planned(kernel, plan, row_prefetch=None)
 
 
+def one_by_one(kernel: Kernel, plan: UpdatesPlan) -> Kernel:
+    """Neighbours of the updates are no vector."""
+    assert plan.lanes
+    return replace(kernel, plan=replace(plan, lanes=False, prefetch=()))
+
+
 def not_unrolled(kernel: Kernel, plan: LoopPlan) -> Kernel:
     (vertical,) = plan.vertical
     assert vertical is not None
@@ -75,6 +82,7 @@ def not_unrolled(kernel: Kernel, plan: LoopPlan) -> Kernel:
 
 A, B = torch.randn(37, 64), torch.randn(64)
 CUBE, PLANE = torch.randn(6, 40, 64), torch.randn(40, 1)
+ROWS = torch.randint(0, 37, (9,))
 TABLE, IDS = torch.randn(5000, 64), torch.randint(0, 5000, (300,))
 Function = Callable[..., torch.Tensor]
 
@@ -89,6 +97,7 @@ Function = Callable[..., torch.Tensor]
         (smaller_tile, lambda a, b: a.t() + b.view(64, 1), (A, B), "float tile0[256]", "float tile0[512]"),
         (not_unrolled, lambda a: a.amax(1), (torch.randn(8, 3, 80),), "for (int64_t", ""),
         (further_prefetch, lambda t, i: t[i], (TABLE, IDS), "+ 5", ""),
+        (one_by_one, lambda t, i, r: t.index_add(0, i, r), (A, ROWS, A[:9] + 1), "", "load_tail("),
         (not_prefetched, lambda t, i: t[i], (TABLE, IDS), "", "next0"),
     ],
 )
@@ -107,7 +116,7 @@ def test_a_changed_plan_changes_the_code_and_keeps_the_values(
     def changed(*args: object, **how: object) -> Schedule:
         plans: Schedule = own(*args, **how)  # type: ignore[arg-type]
         (kernel,) = plans.kernels
-        assert isinstance(kernel.plan, LoopPlan)
+        assert isinstance(kernel.plan, LoopPlan | UpdatesPlan)
         return replace(plans, kernels=(change(kernel, kernel.plan),))
 
     for name, schedule in (("own", own), ("changed", changed)):

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from mycc.compiler.codegen.cuda.probe import gemm_probe
+from mycc.compiler.ir.plans.text import plan_row
 from mycc.compiler.ir.structured import Gemm
-from mycc.compiler.machine.gpu import CHIPS, DEVICES, H100, H200, Device, device_for
+from mycc.compiler.machine.gpu import A100, CHIPS, DEVICES, H100, H200, Device, device_for
 from mycc.compiler.machine.targets import parse_targets
 from mycc.compiler.options import CompileOptions
 from mycc.compiler.schedule import schedule
 from mycc.compiler.schedule.gpu.measured import measured_time
-from mycc.compiler.schedule.gpu.tiles import estimate, expected_time, gemm_shape, gemm_tile
+from mycc.compiler.schedule.gpu.quantised_tiles import row_tile
+from mycc.compiler.schedule.gpu.tiles import Shape, estimate, expected_time, gemm_shape, gemm_tile
 from mycc.runtime.errors import CompileError
 from torch import nn
 
@@ -127,3 +130,63 @@ def test_a_tile_that_a_chip_lacks_is_not_taken() -> None:
     others = tuple(row for row in DEVICES[80].half_tiles if row[0] != (own.m, own.n))
     tile = gemm_tile(node, replace(DEVICES[80], half_tiles=others))
     assert (tile.m, tile.n) in dict(others)
+
+
+def device_plans(function: Callable[..., Any], *inputs: torch.Tensor, device: Device) -> list[dict[str, Any]]:
+    """The plans of a function's kernels, as rows."""
+    program = lowered(function, *inputs, family="cuda").program
+    return [plan_row(plan) for plan in schedule(program, device=device).plans]
+
+
+def tensor(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.zeros(1, dtype=dtype).expand(*shape)
+
+
+Function = Callable[..., Any]
+#: what is changed of the rows of a chip -> the kernel whose plan has to change
+FACTS: dict[str, tuple[dict[str, Any], Function, tuple[torch.Tensor, ...]]] = {
+    "many": ({"many": 1 << 60}, lambda a: a + 1, (tensor(4096, 4096),)),
+    "maps": ({"maps": replace(A100.maps, most=256)}, lambda a: a + 1, (tensor(4096, 512),)),
+    "rows held": ({"rows": replace(A100.rows, held=1024)}, lambda a: a.softmax(-1), (tensor(64, 4096),)),
+    "rows": ({"rows": replace(A100.rows, piece=512)}, lambda a: a.sum(-1), (tensor(64, 40000),)),
+    "pieces": (
+        {"pieces": replace(A100.pieces, most_held=1)}, lambda a: a.softmax(-1),
+        (tensor(64, 50257, dtype=torch.bfloat16),),
+    ),
+    "lanes": ({"lanes": replace(A100.lanes, lanes=32)}, lambda a: a.cumsum(0), (tensor(9, 300),)),
+    "products": ({"products": replace(A100.products, splits=(1,))}, torch.matmul, (tensor(32, 8192), tensor(8192, 64))),
+    "routines": ({"routines": replace(A100.routines, run=512)}, lambda a: a.sort(-1).values, (tensor(4, 2000),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_changed_fact_of_programs_changes_the_plan(name: str) -> None:
+    changed, function, inputs = FACTS[name]
+    before = device_plans(function, *inputs, device=A100)
+    assert device_plans(function, *inputs, device=replace(A100, **changed)) != before
+
+
+def test_a_changed_fact_of_quantised_products_changes_the_tile() -> None:
+    shape = Shape(1, 4096, 16384, 1, 1)
+    other = replace(H200, quantised=replace(H200.quantised, stages=5))
+    assert row_tile(shape, H200) != row_tile(shape, other)
+
+
+#: numbers that are no facts of a chip: of what a type or a routine holds, and of the classes of the measured tables
+OWN = {"INT32_MAX", "SLACK", "KEYED_INDICES", "WAYS_TO_WIDEN", "NEAR", "ALIGNMENT", "FLOAT8", "MATRICES", "LEAST"}
+OWN |= {"MOST_IN_REGISTERS", "MOST_IN_MEMORY"}
+
+
+def test_thresholds_of_gpu_plans_are_rows_of_a_chip() -> None:
+    """No constant of schedule/gpu is a number, but for OWN."""
+    found = {
+        f"{path.name}: {target.id}"
+        for path in (COMPILER / "schedule/gpu").glob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        if any(isinstance(n, ast.Constant) and type(n.value) in (int, float) for n in ast.walk(node.value))
+        for part in ([node.target] if isinstance(node, ast.AnnAssign) else node.targets)
+        for target in ast.walk(part)
+        if isinstance(target, ast.Name) and target.id.isupper() and target.id not in OWN
+    }
+    assert not found

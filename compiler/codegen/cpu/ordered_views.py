@@ -9,24 +9,21 @@ from ...ir.buffers import Layout
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Const
 from ...ir.index import (
-    ONE,
     ZERO,
     Index,
     Var,
     of,
     product,
 )
-from ...ir.lanes import direct
-from ...ir.nodes import Map, Scan, Scatter
-from ...ir.plans.loop import Form, LoopPlan
+from ...ir.nodes import Scan, Scatter
+from ...ir.plans.loop import Form, LoopPlan, UpdatesPlan
 from ...ir.program import Assert
 from ...ir.routines import Blocks, CppSource, Custom, Routine
 from ...lower.core.routines import ROUTINES
-from ...schedule.loops.collapse import collapse
-from ...schedule.loops.vector_axis import vector_loop
+from ...schedule.loops.collapse import filling
 from .emit import Emitter, literal
 from .loop_views import map_stage
-from .prefetch import stream_prefetch
+from .prefetch import prefetch_lines
 from .row_scan_views import row_scan_view
 from .scan_views import column_scan_view
 from .scope import Scope
@@ -66,34 +63,32 @@ def scan_view(node: Scan, plan: LoopPlan) -> LoopKernel:
     return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,))
 
 
-def scatter_view(node: Scatter) -> ScatterKernel:
+def scatter_view(node: Scatter, plan: UpdatesPlan) -> ScatterKernel:
     """Two loops: the fill, as a map has it, and the updates in their order within each independent row."""
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = Emitter(scope, None)
-    fill = collapse(Map(node.dims, node.stores, node.origin))
-    vector = vector_loop(fill)
+    fill, vector = filling(node), plan.fill
     kept = [v for v in fill.dims if v is not vector]
     rows = tuple(_loop(v, scope, text) for v in kept)
     start = map_stage(fill, vector, scope)
     work = text.index(vector.extent) if vector is not None else "1"
     filled = RowsView(rows, text.index(product(v.extent for v in kept)), work, start)
-    updated = _updates(node, scope)
+    updated = _updates(node, plan, scope)
     return ScatterKernel("scatter.cpp.j2", scope.params(), filled, updated)
 
 
-def _updates(node: Scatter, scope: Scope) -> RowsView:
+def _updates(node: Scatter, plan: UpdatesPlan, scope: Scope) -> RowsView:
     """The updates; neighbours in memory that lead to places of their own are a vector, or at least innermost."""
     text = Emitter(scope, None)
     own, rest = node.udims[: node.parallel], node.udims[node.parallel :]
-    places = [u.index for u in node.updates]
-    columns = own[-1] if own and all(direct(place).coefficient(own[-1]) == ONE for place in places) else None
+    columns = plan.columns
     rows = [v for v in own if v is not columns]
     loops = {v: _loop(v, scope, text) for v in node.udims}
     inner = tuple(loops[v] for v in rest)
-    if columns is not None and all(place.coefficient(columns) == ONE for place in places):
+    if columns is not None and plan.lanes:
         main, tail = (_updated(node, Emitter(scope, columns, tail=t)) for t in (False, True))
         lanes = lanes_view(columns, scope, main, tail)
-        fetched = stream_prefetch(scope, columns, [u.value for u in node.updates], rest[-1], rest) if rest else ()
+        fetched = prefetch_lines(plan.prefetch, columns, scope)
         stage = MapStage(inner, replace(lanes, main=(*fetched, *lanes.main)))
     else:
         stage = MapStage(inner, None, _statements(_updated(node, text)))

@@ -43,6 +43,7 @@ def pipelined_columns_view(
         text.index(count),
         text.index(count // builder.blocks),
         builder.blocks,
+        plan.pipeline.several,
         text.index(row.extent * column.extent * builder.blocks),
         row_loop,
         lane,

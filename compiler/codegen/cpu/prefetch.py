@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...ir.expr import Expr
 from ...ir.index import Atom, Index, Var
 from ...ir.plans.loop import Prefetch
-from ...schedule.loops.prefetch import NOWHERE, prefetches, stream_prefetches
+from ...schedule.loops.prefetch import NOWHERE, prefetches
 from .emit import Emitter
 from .scope import Scope
 
@@ -32,11 +32,3 @@ def fetches(
 ) -> tuple[str, ...]:  # fmt: skip
     """The statements of `prefetches` (schedule/loops/prefetch.py)."""
     return prefetch_lines(prefetches(column, expressions, rows, moved, far), column, scope)
-
-
-def stream_prefetch(
-    scope: Scope, lanes: Var, expressions: Iterable[Expr], row: Var, outer: Sequence[Var],
-    first: Mapping[Atom, Index] = NOWHERE,
-) -> tuple[str, ...]:  # fmt: skip
-    """The statements of `stream_prefetches` (schedule/loops/prefetch.py)."""
-    return prefetch_lines(stream_prefetches(lanes, expressions, row, outer, first), lanes, scope)

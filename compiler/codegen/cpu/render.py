@@ -9,7 +9,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import ZERO, Index
 from ...ir.nodes import Scan, Scatter
 from ...ir.plans import kernel as plans
-from ...ir.plans.loop import LoopPlan
+from ...ir.plans.loop import LoopPlan, UpdatesPlan
 from ...ir.plans.matrix import MatrixPlan
 from ...ir.program import AnyNode, Assert, Choose, Repeat
 from ...ir.routines import Custom, Routine
@@ -119,7 +119,8 @@ def view_of(node: AnyNode, plan: plans.Plan | None, weight_bytes: Index = ZERO) 
         case Scan():
             return scan_view(node, _loop_plan(plan))
         case Scatter():
-            return scatter_view(node)
+            assert isinstance(plan, UpdatesPlan)
+            return scatter_view(node, plan)
         case Custom():
             return custom_view(node)
         case Routine():

@@ -23,7 +23,7 @@ class AssertView:
 
 def assert_launch(node: Assert, name: str, plan: PartPlan) -> Launch:
     """One program, which stores the launch's number where the condition does not hold."""
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     view = AssertView("", scope.buffer(node.condition), plan.pdl)
     scope.checks = True
     launch = finish("assert.py.j2", view, scope, name, grid(ONE), node, plan)

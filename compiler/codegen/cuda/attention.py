@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...ir.buffers import Operand
-from ...ir.index import ONE, Index, as_index
+from ...ir.index import ONE, as_index
 from ...ir.plans.gpu import AttentionPlan
 from ...ir.plans.tiles import AttentionTile
 from ...ir.structured import Attention, Pages
 from ...schedule.gpu.blocks import blocks
-from ...schedule.gpu.fit import attention_misfit
 from ...schedule.gpu.product_plans import key_group
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch
@@ -81,26 +80,20 @@ class AttentionView:
     precision: str
     pdl: bool
     wide: bool
+    shared: bool
     split: int
     part: int  # floats that one of the programs that share a tile leaves: maximum, sum and values of each row
 
 
 def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
-    """The launch of an attention, cut by the tile of its plan.
-
-    Raises:
-        ValueError: the tile does not fit the node; see attention_misfit().
-    """
+    """The launch of an attention, cut by the tile of its plan."""
     tile = plan.cut
-    reason = attention_misfit(node, tile)
-    if reason:
-        raise ValueError(f"{tile}: {reason}")
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     rows = _Rows(node, plan, scope)
     keys, tiles = node.keys, blocks(rows.count, tile.m) * rows.products
-    block_d, block_e = power_of_two(node.head_size), power_of_two(node.dims[3].extent)
+    block_d, block_e = plan.head, plan.value
     part = tile.m * (block_e + 2)
-    shared = Shared(tiles * (tile.split * part * 4), tiles * 4) if tile.split > 1 else None
+    shared = Shared(tiles * (tile.split * part * 4), tiles * 4) if tile.shared else None
     head = {"d": node.head_size, "e": node.dims[3].extent}
     masks = {
         n: "" if head[n] == size else f"({n} < {scalar(scope, head[n])})"
@@ -124,7 +117,7 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
         q_base=q[0],
         q_row=scalar(scope, node.q.strides[2]),
         q_rows=q[1],
-        q_tiles=tile.descriptors and not rows.packed,
+        q_tiles=plan.queries,
         q_mask=mask_text([*row_mask, f"{masks['d']}[None, :]" if masks["d"] else ""]),
         tile=tile,
         queries=scalar(scope, node.dims[2].extent),
@@ -153,27 +146,21 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
         single=plan.single,
         causal=node.causal,
         clamp_n=not divides(tile.n, keys),
-        guard=node.score is not None or tile.split > 1,
+        guard=node.score is not None or tile.shared,
         scale=repr(node.scale),
         log2_scale=repr(LOG2E if score else node.scale * LOG2E),
         score=score,
         precision=precision_text(plan.precision, {dtype}),
         pdl=plan.pdl,
         wide=scope.wide,
+        shared=tile.shared,
         split=tile.split,
         part=part,
         params=", ".join(p.name for p in parameters(scope, shared)),
     )
-    suffix = f"{tile.m}x{tile.n}" + (f"_s{tile.split}" if tile.split > 1 else "")
+    suffix = f"{tile.m}x{tile.n}" + tile.shares
     grid = (tiles, as_index(tile.split), ONE)
-    made = launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, plan, shared)
-    return replace(made, kernel=replace(made.kernel, flush=True))  # a weight below 2^-126 is none
-
-
-def power_of_two(size: Index) -> int:
-    """The block that covers a head; tensor cores want 16 at least."""
-    assert size.constant is not None
-    return max(16, 1 << (size.constant - 1).bit_length())
+    return launch(f"{name}_{suffix}", "attention.py.j2", view, scope, node, grid, plan, shared)
 
 
 class _Rows:
@@ -183,6 +170,7 @@ class _Rows:
         self.node, self.tile, self.scope = node, plan.cut, scope
         b, h, m, _ = node.dims
         self.packed, self.group = plan.form == "packed", key_group(node)
+        self.late_first = plan.order == "late first"
         self.count = m.extent * self.group if self.packed else m.extent
         self.heads = node.kv_heads if self.packed else h.extent
         self.products = b.extent * self.heads
@@ -191,18 +179,17 @@ class _Rows:
 
     def locate(self) -> tuple[str, ...]:
         """tile, split, b, h and the key head g of this program."""
-        scope, node = self.scope, self.node
+        scope = self.scope
         tiles = count(scope, (self.count, self.tile.m))
         heads, products = scalar(scope, self.heads), scalar(scope, self.products)
         wide = ".to(tl.int64)" if scope.wide else ""
         if tiles == "1":
             lines = ["tile = 0", "z = tl.program_id(0)"]
-        elif node.causal and not self.packed:
-            # the longest rows first
+        elif self.late_first:
             lines = [f"tile = {tiles} - 1 - tl.program_id(0) // {products}", f"z = tl.program_id(0) % {products}"]
         else:
             lines = [f"tile = tl.program_id(0) % {tiles}", f"z = tl.program_id(0) // {tiles}"]
-        if self.tile.split > 1:
+        if self.tile.shared:
             lines.append("split = tl.program_id(1)")
         lines.append(f"b = (z // {heads}){wide}" if wide else f"b = z // {heads}")
         at = f"(z % {heads}){wide}" if wide else f"z % {heads}"
@@ -272,7 +259,7 @@ def _ranges(
     """Where the keys begin, up to where whole blocks go, where they end; and lines that compute that."""
     keys, n = scalar(scope, node.keys), tile.n
     number = node.keys.constant
-    if tile.split > 1:
+    if tile.shared:
         run = (
             str(-(-number // (tile.split * n)) * n)
             if number is not None

@@ -11,9 +11,9 @@ from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, as_index
 from ...ir.plans.gpu import ProductPlan
+from ...ir.rewrite import flattened
 from ...ir.structured import Conv
 from ...schedule.gpu.blocks import blocks
-from ...schedule.loops.row_form import flattened
 from .emit import Place, TritonEmitter
 from .gemm import lines_of
 from .kernel import Launch
@@ -29,7 +29,6 @@ from .matrix import (
     precision_text,
     scalar,
     shared_tiles,
-    tile_order,
     times,
 )
 from .scope import TritonScope
@@ -72,6 +71,7 @@ class ConvView:
     pdl: bool
     prefetch: bool
     w_lines: str
+    shared: bool
     split: int
     split_run: int  # steps of each of the programs that share a tile
     end: str
@@ -84,20 +84,18 @@ def conv_launch(name: str, node: Conv, plan: ProductPlan) -> Launch:
     Rows are pixels, columns channels of the output.
     """
     tile = plan.cut
-    if len(tile.parts) > 1 or tile.descriptors or tile.vector:
-        raise ValueError(f"{tile}: convolutions have tiles of one accumulator, without descriptors")
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     axes = PlacedAxes(node, len(node.dims) - 1)
-    groups = 1 if node.depthwise else node.window.groups
+    depthwise = plan.form == "depthwise"
+    groups = 1 if depthwise else node.window.groups
     columns = _columns(node, groups)
     tiles = blocks(axes.m.extent, tile.m) * blocks(columns, tile.n) * groups
-    split = 1 if node.depthwise else tile.split
-    shared = shared_tiles(tiles, tile.m * tile.n, split)
+    shared = shared_tiles(tiles, tile)
     texts = _Conv(node, plan, scope, axes, groups)
-    view = replace(texts.view(split), params=", ".join(p.name for p in parameters(scope, shared)))
-    template = "conv_depthwise.py.j2" if node.depthwise else "conv.py.j2"
-    suffix = f"{tile.m}x{tile.n}" + ("" if node.depthwise else f"x{tile.k}") + (f"_s{split}" if split > 1 else "")
-    grid = (tiles, as_index(split), ONE)
+    view = replace(texts.view(), params=", ".join(p.name for p in parameters(scope, shared)))
+    template = "conv_depthwise.py.j2" if depthwise else "conv.py.j2"
+    suffix = f"{tile.m}x{tile.n}" + ("" if depthwise else f"x{tile.k}") + tile.shares
+    grid = (tiles, as_index(tile.split), ONE)
     return launch(f"{name}_{suffix}", template, view, scope, node, grid, plan, shared)
 
 
@@ -112,6 +110,7 @@ class _Conv:
     def __init__(self, node: Conv, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, groups: int):
         self.node, self.plan, self.scope, self.axes, self.groups = node, plan, scope, axes, groups
         tile = self.tile = plan.cut
+        self.grouped = node.window.grouped and plan.form != "depthwise"
         channels = node.in_shape[-1].constant
         assert channels is not None
         self.channels = channels // groups  # that one output reads
@@ -123,7 +122,8 @@ class _Conv:
         self.starts = ("front", "top", "left")[-spatial:]
         self.names = ("h", "i", "j")[-spatial:]
 
-    def view(self, split: int) -> ConvView:
+    def view(self) -> ConvView:
+        split = self.tile.split
         node, tile, scope, axes = self.node, self.tile, self.scope, self.axes
         m, n = axes.m.extent, _columns(node, self.groups)
         depth = self.taps * self.channels
@@ -134,9 +134,8 @@ class _Conv:
         x_rows = times("batch", scope, node.x.strides[0])
         for name, stride in zip(self.starts, node.x.strides[1:], strict=True):
             x_rows += f" + {times(name, scope, stride)}"
-        form = self._depthwise() if node.depthwise else self._flat(depth) if flat else self._taps()
+        form = self._depthwise() if self.plan.form == "depthwise" else self._flat(depth) if flat else self._taps()
         step_lines, x_place, x_mask, w_place, w_mask = form
-        grouped = self.groups > 1
         return ConvView(
             block_m=tile.m,
             block_n=tile.n,
@@ -149,16 +148,16 @@ class _Conv:
             tiles=count(scope, (m, tile.m), (n, tile.n)),
             tiles_m=count(scope, (m, tile.m)),
             tiles_n=count(scope, (n, tile.n)),
-            order=tile_order(blocks(m, tile.m), blocks(n, tile.n), self.plan.order),
+            order=self.plan.order,
             group=tile.group,
-            batched=grouped,
+            batched=self.grouped,
             kernel=node.window.kernel,
             pixel_lines=self._pixels(),
-            x_base=self._start(node.x.buffer, node.x.offset, f"group * {self.channels}" if grouped else ""),
+            x_base=self._start(node.x.buffer, node.x.offset, f"group * {self.channels}" if self.grouped else ""),
             x_rows=x_rows,
             x_place=x_place,
             x_mask=x_mask,
-            w_base=self._start(node.w, node.w_offset, f"group * {scalar(scope, n * depth)}" if grouped else ""),
+            w_base=self._start(node.w, node.w_offset, f"group * {scalar(scope, n * depth)}" if self.grouped else ""),
             w_place=w_place,
             w_mask=w_mask,
             steps=str(steps),
@@ -170,8 +169,9 @@ class _Conv:
             pdl=self.plan.pdl,
             prefetch=self.plan.prefetch,
             w_lines=lines_of(
-                DTYPES[node.w.dtype].size, run * tile.k, f"begin * {tile.k}" if split > 1 else "", str(depth - 1)
+                DTYPES[node.w.dtype].size, run * tile.k, f"begin * {tile.k}" if tile.shared else "", str(depth - 1)
             ),
+            shared=tile.shared,
             split=split,
             split_run=run,
             end=f"begin + {run}" if run * split == steps else f"tl.minimum(begin + {run}, {steps})",
@@ -190,7 +190,7 @@ class _Conv:
         lines = finish_lines(
             self.scope, self.axes, self.node, {self.node.acc.name: "acc"}, (self.tile.m, self.tile.n), columns
         )
-        if self.groups == 1:
+        if not self.grouped:
             return lines
         n = scalar(self.scope, columns)
         inside = () if divides(self.tile.n, columns) else (f"inside = n < {n}",)

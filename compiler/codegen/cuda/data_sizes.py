@@ -11,7 +11,6 @@ from ...ir.plans.gpu import PartPlan
 from ...ir.routines import Routine
 from ...schedule.gpu.blocks import blocks
 from ...schedule.gpu.routine_plans import size_bound
-from ...schedule.gpu.width import INT32_MAX
 from .emit import TritonEmitter
 from .kernel import TL_DTYPE, Launch, grid
 from .maps import finish, operand
@@ -22,13 +21,14 @@ __all__ = ["PLACES", "wide_places"]
 
 @dataclass(frozen=True)
 class NonzeroView:
-    """n: elements of the mask, of which a program has `part`. parts: of all, rounded up to a power of two. last: the
-    launch that writes the places."""
+    """n: elements of the mask, of which a program has `part`. parts: of all, rounded up to a power of two. counted:
+    there are several. last: the launch that writes the places."""
 
     params: str
     n: str
     part: str
     parts: int
+    counted: bool
     block: int
     last: bool
     pdl: bool
@@ -63,14 +63,14 @@ class RowOrderView:
     pdl: bool
 
 
-def wide_places(run: int) -> str:
+def wide_places(plan: PartPlan) -> str:
     """What makes places wide enough to count the elements of two runs."""
-    return ".to(tl.int64)" if 2 * run > INT32_MAX else ""
+    return {32: "", 64: ".to(tl.int64)"}[plan.places]
 
 
-def _scope(node: Routine) -> TritonScope:
+def _scope(node: Routine, plan: PartPlan) -> TritonScope:
     """The templates call inputs x0, x1, ... and outputs y0, y1, ..."""
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     scope.buffers |= {b.buffer: f"x{i}" for i, b in enumerate(node.inputs)}
     return scope
 
@@ -87,14 +87,14 @@ def _nonzero_indices(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> t
         alone, last = len(parts) == 1, plan is parts[-1]
         part = as_index(plan.run) if alone else maximum(ONE, blocks(n, plan.block * plan.shares)) * plan.block
         programs = ONE if alone else (maximum(n, ONE) + part - 1) // part  # one that counts nothing, too
-        scope = _scope(node)
+        scope = _scope(node, plan)
         if last:
             _with_outputs(scope, node)
         if not alone:
             scope.scratch = ("i64", as_index(plan.shares * 8))
         text = TritonEmitter(scope, {})
         numbers = operand(text.index(n)), operand(text.index(part))
-        view = NonzeroView("", *numbers, plan.shares, plan.block, last, plan.pdl)
+        view = NonzeroView("", *numbers, plan.shares, not alone, plan.block, last, plan.pdl)
         stem = name if last else f"{name}_count"
         found.append(finish("nonzero.py.j2", view, scope, stem, grid(programs), node, plan))
     return tuple(found)
@@ -103,7 +103,7 @@ def _nonzero_indices(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> t
 def _ends_before(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
     n, total = node.sizes
     (plan,) = parts
-    scope = _with_outputs(_scope(node), node)
+    scope = _with_outputs(_scope(node, plan), node)
     text = TritonEmitter(scope, {})
     halvings = (size_bound(n) or (1 << 62)).bit_length()
     view = SearchView("", operand(text.index(n)), operand(text.index(total)), plan.block, halvings, plan.pdl)
@@ -116,12 +116,12 @@ def _row_order(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[L
     launches = []
     for i, plan in enumerate(parts):
         last = plan is parts[-1]
-        scope = _with_outputs(_scope(node), node) if last else _scope(node)
+        scope = _with_outputs(_scope(node, plan), node) if last else _scope(node, plan)
         if len(parts) > 1:
             scope.scratch = ("i32", n * 8)
         text = TritonEmitter(scope, {})
         view = RowOrderView(
-            "", wide_places(plan.run), operand(text.index(n)), operand(text.index(columns)), key, plan.run, plan.block,
+            "", wide_places(plan), operand(text.index(n)), operand(text.index(columns)), key, plan.run, plan.block,
             plan.run.bit_length(), i == 0, i % 2 == 1, last, plan.pdl,
         )  # fmt: skip
         stem = f"{name}_merge" if i else name

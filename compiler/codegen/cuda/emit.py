@@ -2,7 +2,7 @@
 
 Loops of the IR are bound to texts, which span axes of the tile; an access takes the masks of the axes that it spans:
 
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     emit = TritonEmitter(
         scope,
         places={m: Place("offs_m[:, None]", ("m",)), n: Place("offs_n[None, :]", ("n",))},
@@ -56,8 +56,6 @@ INTEGER_FORMS = {"pow": Spelling("integer_power({0}, {1})", _ATOM, (Precedence.L
 LEAST_NORMAL = 2.0**-126  # of float32
 LOG2_E = 1.4426950408889634
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-#: LLVM makes arithmetic of 16 bits of what lies between two of them, and of its products and sums FMAs
-ROUNDINGS = ("round_f16", "round_bf16")
 
 
 @dataclass(frozen=True)
@@ -257,12 +255,10 @@ class TritonEmitter:
         if (scaled := self._scaled_weight(e)) is not None:
             return scaled
         if self._is_of_softmax(e):
-            self.scope.softmax = True
             return Printed(f"tl.exp2({_factor(self._print(e.args[0]))} * {LOG2_E})")
         if (quotient := self._by_number(e)) is not None:
             return quotient
         row = OPS[e.op]
-        self.scope.rounds |= e.op in ROUNDINGS
         operands = self._branches(e) if e.op == "where" else [self._print(a) for a in e.args]
         spelling = row.triton_spelling
         if e.args and DTYPES[e.args[-1].dtype].kind == "f":
@@ -311,7 +307,6 @@ class TritonEmitter:
             return None
         if (scale.buffer, scale.index) not in self.logarithms or not self._is_of_softmax(weight):
             return None
-        self.scope.softmax = True
         log = self.logarithms[(scale.buffer, scale.index)]
         return Printed(f"tl.exp2(tl.fma({self._print(weight.args[0]).text}, {LOG2_E}, {log}))")
 

@@ -19,7 +19,6 @@ from ...ir.index import Index, as_index
 from ...ir.plans.gpu import PartPlan
 from ...ir.routines import Blocks, Routine
 from ...schedule.gpu.blocks import blocks
-from ...schedule.gpu.width import fits_int32
 from .emit import TritonEmitter
 from .kernel import SIGNATURE, Launch, grid
 from .maps import finish
@@ -79,8 +78,7 @@ def _kernel(
     step, then = steps[0], steps[1] if len(steps) > 1 else None
     dtype = DTYPES[node.outputs[0].buffer.dtype].compute
     size = DTYPES[dtype].size
-    scope = TritonScope.of(node)
-    scope.wide = scope.wide or not fits_int32(node.count * (4 * n))
+    scope = TritonScope.of(node, plan)
     if len(found) > 1:
         scope.scratch = (SIGNATURE[dtype], node.count * (4 * n * size))
     text = TritonEmitter(scope, {})

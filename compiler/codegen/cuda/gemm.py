@@ -12,7 +12,7 @@ from ...ir.plans.tiles import GemmTile
 from ...ir.structured import Gemm
 from ...machine.gpu import LINE
 from ...schedule.gpu.blocks import blocks
-from ...schedule.gpu.fit import misfit, unit_strides
+from ...schedule.gpu.fit import unit_strides
 from .kernel import TL_DTYPE, Launch
 from .matrix import (
     Part,
@@ -28,7 +28,6 @@ from .matrix import (
     precision_text,
     scalar,
     shared_tiles,
-    tile_order,
     times,
 )
 from .prologue import PrologueView, prologue_view
@@ -76,6 +75,7 @@ class GemmView:
     finish: tuple[str, ...]
     pdl: bool
     prefetch: bool
+    shared: bool
     split: int
     begin: str  # of the run of k
     end: str
@@ -87,24 +87,17 @@ TEMPLATES = {"tile": "gemm.py.j2", "persistent": "gemm_persistent.py.j2", "vecto
 
 
 def gemm_launch(name: str, node: Gemm, plan: ProductPlan) -> Launch:
-    """The launch of a matrix product with its epilogue, cut by the tile of its plan.
-
-    Raises:
-        ValueError: the tile does not fit the node; see misfit().
-    """
+    """The launch of a matrix product with its epilogue, cut by the tile of its plan."""
     tile = plan.cut
-    reason = misfit(node, tile)
-    if reason:
-        raise ValueError(f"{tile}: {reason}")
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     axes = PlacedAxes(node, 1)
     tiles = blocks(axes.m.extent, tile.m) * blocks(axes.n.extent, tile.n) * axes.z.extent
-    shared = shared_tiles(tiles, tile.m * tile.n, tile.split, node.acc.dtype)
+    shared = shared_tiles(tiles, tile, node.acc.dtype)
     view = _view(node, plan, scope, axes, shared)
     grid = (tiles, as_index(tile.split), ONE)
     if plan.walkers:
         grid = (minimum(tiles * tile.split, plan.walkers), ONE, ONE)
-    suffix = f"{tile.m}x{tile.n}x{tile.k}" + (f"_s{tile.split}" if tile.split > 1 else "")
+    suffix = f"{tile.m}x{tile.n}x{tile.k}" + tile.shares
     return launch(f"{name}_{suffix}", TEMPLATES[plan.form], view, scope, node, grid, plan, shared)
 
 
@@ -118,12 +111,12 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
     slices = tile.descriptors and batched
     a_base = _operand_pointer(node, node.a, scope, axes, slices)
     k_text = scalar(scope, k)
-    end = k_text if tile.split == 1 else f"begin + {run}" if whole_k else f"tl.minimum(begin + {run}, {k_text})"
+    end = k_text if not tile.shared else f"begin + {run}" if whole_k else f"tl.minimum(begin + {run}, {k_text})"
     terms = [f"z * {k_text}"] if slices else []
-    if tile.split > 1:
+    if tile.shared:
         terms.append(f"split * {run}")
     if slices:
-        end = f"z * {k_text} + {k_text}" if tile.split == 1 else f"tl.minimum(begin + {run}, z * {k_text} + {k_text})"
+        end = f"z * {k_text} + {k_text}" if not tile.shared else f"tl.minimum(begin + {run}, z * {k_text} + {k_text})"
     inside = not divides(tile.k, k)
     parts = _parts(node, tile, scope, axes, run, inside)
     halves = tuple(Part(f"_{i}", i * tile.n // 2, tile.n // 2) for i in range(2))
@@ -144,7 +137,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         tiles=count(scope, (m, tile.m), (n, tile.n)),
         tiles_m=count(scope, (m, tile.m)),
         tiles_n=count(scope, (n, tile.n)),
-        order=tile_order(blocks(m, tile.m), blocks(n, tile.n), plan.order),
+        order=plan.order,
         group=tile.group,
         batched=batched,
         a_base=a_base,
@@ -166,6 +159,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n)),
         pdl=plan.pdl,
         prefetch=plan.prefetch,
+        shared=tile.shared,
         split=tile.split,
         begin=" + ".join(terms),
         end=end,
@@ -217,7 +211,7 @@ def _parts(
         columns = f"columns{suffix}"
         base = _operand_pointer(node, operand, scope, axes, slices)
         mask = mask_text([f"in_columns{suffix}" if edge else "", f"inside{lanes}" if inside else ""])
-        run_lines = lines_of(size, run, "begin", "end - 1") if tile.split > 1 else lines_of(size, run, "", str(run - 1))
+        run_lines = lines_of(size, run, "begin", "end - 1") if tile.shared else lines_of(size, run, "", str(run - 1))
         first = f"tl.minimum({columns}, {scalar(scope, n)} - 1)[:, None]" if edge else f"{columns}[:, None]"
         lines = f"{times(first, scope, b_n)} + {run_lines}"
         found.append(Part(suffix, offset, width, base, times(f"{columns}{rows}", scope, b_n), mask, lines))

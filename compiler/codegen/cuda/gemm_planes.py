@@ -12,7 +12,7 @@ from ...ir.plans.gpu import ProductPlan
 from ...ir.structured import Gemm, Quantised
 from ...machine.gpu import LINE
 from ...schedule.gpu.blocks import blocks
-from ...schedule.gpu.fit import divides, misfit
+from ...schedule.gpu.fit import divides
 from .kernel import TL_DTYPE, Launch
 from .matrix import (
     Part,
@@ -27,7 +27,6 @@ from .matrix import (
     precision_text,
     scalar,
     shared_tiles,
-    tile_order,
     times,
 )
 from .scope import TritonScope
@@ -92,6 +91,7 @@ class PlanesView:
     finish: tuple[str, ...]
     pdl: bool
     prefetch: bool
+    shared: bool
     split: int
     begin: str
     end: str
@@ -99,20 +99,13 @@ class PlanesView:
 
 
 def planes_launch(name: str, node: Gemm, plan: ProductPlan) -> Launch:
-    """The launch of a product of weights by groups, cut by the tile of its plan.
-
-    Raises:
-        ValueError: the tile does not fit the node; see misfit().
-    """
+    """The launch of a product of weights by groups, cut by the tile of its plan."""
     tile = plan.cut
-    reason = misfit(node, tile)
-    if reason:
-        raise ValueError(f"{tile}: {reason}")
-    scope, axes = TritonScope.of(node), PlacedAxes(node, 1)
+    scope, axes = TritonScope.of(node, plan), PlacedAxes(node, 1)
     tiles = blocks(axes.m.extent, tile.m) * blocks(axes.n.extent, tile.n)
-    shared = shared_tiles(tiles, tile.m * tile.n, tile.split)
+    shared = shared_tiles(tiles, tile)
     view = _view(node, plan, scope, axes, shared)
-    suffix = f"{tile.m}x{tile.n}x{tile.k}" + (f"_s{tile.split}" if tile.split > 1 else "")
+    suffix = f"{tile.m}x{tile.n}x{tile.k}" + tile.shares
     grid = (tiles, as_index(tile.split), ONE)
     return launch(f"{name}_{suffix}", "gemm_planes.py.j2", view, scope, node, grid, plan, shared)
 
@@ -148,7 +141,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         m=scalar(scope, m),
         tiles_m=count(scope, (m, tile.m)),
         tiles_n=count(scope, (n, tile.n)),
-        order=tile_order(blocks(m, tile.m), blocks(n, tile.n), plan.order),
+        order=plan.order,
         group=tile.group,
         a_base=pointer(scope, axes, node.a, node.a.strides),
         a_rows=times("rows", scope, node.a.strides[-2]),
@@ -157,7 +150,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         b_base=f"{_parenthesised(base)}.to(tl.pointer_type({kind}), bitcast=True)" if kind else base,
         b_row=scalar(scope, row),
         b_mask=mask_text(outside).replace("0.0", "0"),
-        b_lines=_lines(how, run, tile.split > 1),
+        b_lines=_lines(how, run, tile.shared),
         operands=_operands(node, how),
         scales=scope.buffer(how.scales),
         zeros=scope.buffer(how.zeros) if how.zeros is not None else "",
@@ -171,6 +164,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         finish=finish_lines(scope, axes, node, {node.acc.name: "acc"}, (tile.m, tile.n)),
         pdl=plan.pdl,
         prefetch=plan.prefetch,
+        shared=tile.shared,
         split=tile.split,
         begin=f"split * {run}",
         end=f"tl.minimum(begin + {run}, {words})" if words % (tile.k * tile.split) else f"begin + {run}",

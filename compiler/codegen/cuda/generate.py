@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from ....runtime.errors import CompileError
 from ...ir.buffers import Buffer
-from ...ir.index import ZERO, Index, maximum, product
+from ...ir.index import ZERO, Index, maximum
 from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
 from ...ir.plans.gpu import AttentionPlan, MapPlan, ProductPlan, RoutinePlan, RowsPlan, ScanPlan, ScatterPlan
 from ...ir.plans.kernel import Kernel
@@ -22,7 +22,7 @@ from ...model.graph import ModelGraph
 from ...schedule import Schedule
 from ...schedule.memory.plan import ALIGNMENT, Lifetime, MemoryPlan
 from ...schedule.passes import Context
-from ...schedule.planning import plan_kernel
+from ...schedule.planning import plan_kernel, plan_with_tile
 from ...schedule.remarks import Remarks
 from ...tune.choices.keys import kernel_key
 from ..host.cuda_program import WORK, CudaEntrySource
@@ -63,17 +63,10 @@ def generate_device(
     for graph, schedule in zip(graphs, schedules, strict=True):
         launches: list[Launch] = []
         owners: list[int] = []
-        kernels = [_with_tile(kernel, device, tiles) for kernel in schedule.kernels]
-        for i, (name, kernel, given) in enumerate(zip(schedule.names, kernels, schedule.kernels, strict=True)):
-            try:
-                own = [pool.named(launch) for launch in kernel_launches(kernel, name, device)]
-            except ValueError as error:
-                if kernel is given:
-                    raise
-                raise CompileError(
-                    f"the tile that the lock chooses for {kernel.node.origin.describe()} does not fit: {error}",
-                    hint="Tune the model again with --tune.",
-                ) from None
+        given = zip(schedule.program.nodes, schedule.kernels, strict=True)
+        kernels = [_with_tile(node, kernel, device, tiles) for node, kernel in given]
+        for i, (name, kernel) in enumerate(zip(schedule.names, kernels, strict=True)):
+            own = [pool.named(launch) for launch in kernel_launches(kernel, name, device)]
             launches += own
             owners += [i] * len(own)
         sizes = sizes_of(graph)
@@ -84,10 +77,23 @@ def generate_device(
     return DeviceCode(pool.kernels(), tuple(entries))
 
 
-def _with_tile(kernel: Kernel, device: Device, tiles: Mapping[str, Tile]) -> Kernel:
-    """The kernel with the tile that was chosen for its key in its plan, and all that follows from it."""
-    tile = tiles.get(kernel_key(kernel.node) or "")
-    return kernel if tile is None else plan_kernel(kernel.node, Context(Remarks(), device), {"tile": tile})
+def _with_tile(node: AnyNode, kernel: Kernel, device: Device, tiles: Mapping[str, Tile]) -> Kernel:
+    """The kernel of a scheduled node with the tile that was chosen for its key in its plan, and all that follows from
+    it.
+
+    Raises:
+        CompileError: the tile does not fit the node.
+    """
+    tile = tiles.get(kernel_key(node) or "")
+    if tile is None:
+        return kernel
+    try:
+        return plan_with_tile(node, device, tile)
+    except ValueError as error:
+        raise CompileError(
+            f"the tile that the lock chooses for {node.origin.describe()} does not fit: {error}",
+            hint="Tune the model again with --tune.",
+        ) from None
 
 
 def kernel_launches(kernel: Kernel, name: str, device: Device, tile: Tile | None = None) -> tuple[Launch, ...]:
@@ -98,11 +104,10 @@ def kernel_launches(kernel: Kernel, name: str, device: Device, tile: Tile | None
     Raises:
         ValueError: the tile does not fit the node.
     """
-    node = kernel.node
     if tile is not None:
-        kernel = plan_kernel(node, Context(Remarks(), device), {"tile": tile})
-    routine = isinstance(node, Routine)
-    if all(b.size == ZERO for b in node.writes()) if routine else product(v.extent for v in node.dims) == ZERO:
+        kernel = plan_with_tile(kernel.node, device, tile)
+    node = kernel.node
+    if kernel.plan is None and not isinstance(node, Custom):  # it has no elements
         return (Launch(TritonKernel(name, render("empty.py.j2", None), ()), grid(ZERO), (), node.origin),)
     match node, kernel.plan:
         case Map(), MapPlan() as plan:
@@ -126,7 +131,8 @@ def kernel_launches(kernel: Kernel, name: str, device: Device, tile: Tile | None
 
 def launches_of(node: AnyNode, device: Device, name: str, tile: Tile | None = None) -> tuple[Launch, ...]:
     """The launches of a node of its own, which is planned for the device. tile, errors: as of kernel_launches()."""
-    return kernel_launches(plan_kernel(node, Context(Remarks(), device)), name, device, tile)
+    kernel = Kernel(node) if tile is not None else plan_kernel(node, Context(Remarks(), device))
+    return kernel_launches(kernel, name, device, tile)
 
 
 def with_work(schedule: Schedule, launches: Sequence[Launch]) -> MemoryPlan:

@@ -12,7 +12,6 @@ from ...ir.nodes import Map, Node, Store
 from ...ir.plans.gpu import GpuPlan, MapPlan
 from ...ir.rewrite import flattened
 from ...schedule.gpu.blocks import blocks, whole
-from ...schedule.loops.collapse import collapse
 from .emit import Place, TritonEmitter
 from .kernel import Launch, TritonKernel, grid
 from .module import render
@@ -45,6 +44,7 @@ class MapTile:
     wide: str
     block_x: int
     block_y: int
+    both: bool
     size_x: str
     size_y: str
     tiles_x: str
@@ -58,12 +58,11 @@ class MapTile:
 
 def map_launch(node: Map, name: str, plan: MapPlan) -> Launch:
     """The launch of a map."""
-    node = collapse(node)
     return _tile(node, name, plan) if plan.axes else _flat(node, name, plan)
 
 
 def _flat(node: Map, name: str, plan: MapPlan) -> Launch:
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     total = product(v.extent for v in node.dims)
     i, (block,) = Var("i", total), plan.block
     emit = TritonEmitter(scope, {i: Place("i", ("i",))}, {} if whole(total, block) else {"i": "i_inside"})
@@ -74,7 +73,7 @@ def _flat(node: Map, name: str, plan: MapPlan) -> Launch:
 
 
 def _tile(node: Map, name: str, plan: MapPlan) -> Launch:
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     (x, *along_y), (block_x, block_y) = plan.axes, plan.block
     others = tuple(v for v in node.dims if v not in plan.axes)
     size_x, size_y = x.extent, product(v.extent for v in along_y)
@@ -83,7 +82,7 @@ def _tile(node: Map, name: str, plan: MapPlan) -> Launch:
     masks = {
         axis: f"{axis}_inside" for axis, s, b in (("x", size_x, block_x), ("y", size_y, block_y)) if not whole(s, b)
     }
-    places = {flat_x: Place("x", ("x",)), flat_y: Place("y", ("y",) if block_y > 1 else ()), rest: Place("rest")}
+    places = {flat_x: Place("x", ("x",)), flat_y: Place("y", ("y",) if plan.both else ()), rest: Place("rest")}
     emit = TritonEmitter(scope, places, masks)
     emit_stores(emit, node.stores, values)
     plain = TritonEmitter(scope, {})
@@ -93,6 +92,7 @@ def _tile(node: Map, name: str, plan: MapPlan) -> Launch:
         wide=_wide(scope),
         block_x=block_x,
         block_y=block_y,
+        both=plan.both,
         size_x=operand(plain.index(size_x)),
         size_y=operand(plain.index(size_y)),
         tiles_x=operand(plain.index(tiles_x)),
@@ -137,9 +137,8 @@ def finish(
     params = scope.params()
     shown = replace(view, params=", ".join(p.name for p in params))  # type: ignore[type-var]
     text = render(template, shown, plan.room)
-    flush = scope.softmax and "libdevice" not in text.partition("@triton.jit")[2]
     kernel = TritonKernel(
         name, text, params, num_warps=plan.warps, num_stages=plan.stages, maxnreg=plan.registers, pdl=plan.pdl,
-        flush=flush, fuses=not scope.rounds,
+        flush=plan.flush, fuses=plan.fuses, widens=plan.widens,
     )  # fmt: skip
     return Launch(kernel, programs, scope.args(), node.origin)

@@ -10,6 +10,7 @@ from ...ir.buffers import Operand
 from ...ir.index import ONE, Index
 from ...ir.nodes import Node
 from ...ir.plans.gpu import GpuPlan
+from ...ir.plans.tiles import GemmTile
 from ...ir.structured import Attention, Conv, Gemm
 from ...schedule.gpu.axes import Axes
 from ...schedule.gpu.fit import divides
@@ -132,19 +133,15 @@ def mask_text(masks: Sequence[str]) -> str:
     return f", mask={' & '.join(needed)}, other=0.0" if needed else ""
 
 
-def tile_order(m_tiles: Index, n_tiles: Index, order: str) -> str:
-    """The order of tiles as the templates take it: of one row or one column of them there is one."""
-    return "row" if m_tiles == ONE else "column" if n_tiles == ONE else order
-
-
 def precision_text(device_precision: str, dtypes: set[str]) -> str:
     """How float32 products are made; those of f16 and bf16 are exact in any case."""
     return f', input_precision="{device_precision}"' if dtypes == {"f32"} else ""
 
 
-def shared_tiles(tiles: Index, elements: int, split: int, dtype: str = "f32") -> Shared | None:
-    """Memory for the parts of tiles, of an element type of 4 bytes, that `split` programs share."""
-    return Shared(tiles * (split * elements * 4), tiles * 4, dtype) if split > 1 else None
+def shared_tiles(tiles: Index, tile: GemmTile, dtype: str = "f32") -> Shared | None:
+    """Memory for the parts of tiles, of an element type of 4 bytes, that tile.split programs share."""
+    elements = tile.m * tile.n
+    return Shared(tiles * (tile.split * elements * 4), tiles * 4, dtype) if tile.shared else None
 
 
 def parameters(scope: TritonScope, shared: Shared | None) -> tuple[KernelParam, ...]:
@@ -173,6 +170,6 @@ def launch(
     text = render(template, view, plan.room)
     kernel = TritonKernel(
         name, text, params, num_warps=plan.warps, num_stages=plan.stages, maxnreg=plan.registers, pdl=plan.pdl,
-        fuses=not scope.rounds,
+        flush=plan.flush, fuses=plan.fuses, widens=plan.widens,
     )  # fmt: skip
     return Launch(kernel, grid, args, node.origin)

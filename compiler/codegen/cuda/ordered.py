@@ -8,11 +8,11 @@ from typing import Any
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Const, Expr, IndexValue, substitute
 from ...ir.index import Indirect, Var, product
-from ...ir.nodes import Map, Scan, Scatter
+from ...ir.nodes import Scan, Scatter
 from ...ir.plans.gpu import ScanPlan, ScatterPlan
+from ...ir.rewrite import flattened
 from ...schedule.gpu.blocks import blocks, whole
-from ...schedule.gpu.combinations import combination
-from ...schedule.loops.row_form import flattened
+from ...schedule.loops.collapse import filling
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch, grid
 from .maps import emit_stores, finish, map_launch, operand
@@ -58,11 +58,9 @@ class LastScatterView(ScatterView):
 
 def scan_launch(node: Scan, name: str, plan: ScanPlan) -> Launch:
     """The launch of a scan: rows side by side where its steps combine, else a lane for each row."""
-    if plan.form == "rows":
-        how = combination(node.carries)
-        assert how is not None
-        return scan_rows_launch(node, how, name, plan)
-    scope = TritonScope.of(node)
+    if plan.combination is not None:
+        return scan_rows_launch(node, plan.combination, name, plan)
+    scope = TritonScope.of(node, plan)
     i, step, block = _lanes(node.dims), Var("step", node.step.extent), plan.rows
     masked = not whole(i.extent, block)
     values = {**flattened(node.dims, i), **flattened((node.step,), step)}
@@ -100,8 +98,8 @@ def scatter_launches(node: Scatter, name: str, plan: ScatterPlan) -> tuple[Launc
     """The launch that fills the result, and the one that updates it; in place there is nothing to fill."""
     fill: tuple[Launch, ...] = ()
     if plan.fill is not None:
-        fill = (map_launch(Map(node.dims, node.stores, node.origin), f"{name}_fill", plan.fill),)
-    scope = TritonScope.of(node)
+        fill = (map_launch(filling(node), f"{name}_fill", plan.fill),)
+    scope = TritonScope.of(node, plan)
     free, late = node.udims[: node.parallel], node.udims[node.parallel :]
     i, step, block = _lanes(free), Var("late", product(v.extent for v in late)), plan.block
     masked = not whole(i.extent, block)

@@ -41,7 +41,7 @@ def prologue_view(node: Gemm, tile: GemmTile, scope: TritonScope, axes: Axes) ->
     if inside:
         masks["k"] = inside
         if tile.descriptors:
-            end = "end" if tile.split > 1 else scalar(scope, node.k)
+            end = "end" if tile.shared else scalar(scope, node.k)
             lines.append(f"inside = tl.arange(0, {tile.k}) < {end} - step")
     places = {
         axes.z: Place("z"),

@@ -6,7 +6,7 @@ A matrix lies in registers as a tile, or in scratch memory where rows or columns
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ....runtime.errors import CompileError
 from ...ir.dtypes import DTYPES
@@ -14,7 +14,7 @@ from ...ir.index import Index, as_index, minimum
 from ...ir.plans.gpu import PartPlan, RoutinePlan
 from ...ir.routines import Routine
 from ...schedule.gpu.blocks import blocks
-from ...schedule.gpu.routine_plans import MATRICES, SOLVERS, refusal
+from ...schedule.gpu.routine_plans import MATRICES, SOLVERS
 from .data_sizes import PLACES, wide_places
 from .emit import TritonEmitter
 from .fourier import fourier_launches
@@ -82,8 +82,8 @@ def routine_launches(node: Routine, name: str, plan: RoutinePlan) -> tuple[Launc
     Raises:
         CompileError: it has no kernel, or a size is too large or has no upper bound.
     """
-    if reason := refusal(node):
-        raise _refusal(node, reason)
+    if plan.refused:
+        raise _refusal(node, plan.refused)
     if node.function == "sort":
         return _sort(node, name, plan.parts)
     if node.function == "mode":
@@ -105,10 +105,10 @@ def _refusal(node: Routine, why: str) -> CompileError:
 
 
 def _matrix(node: Routine, name: str, plan: PartPlan) -> Launch:
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     text = TritonEmitter(scope, {})
     number = [operand(text.index(size)) for size in node.sizes]
-    solver, two = node.function in SOLVERS, MATRICES[node.function].tiles == 2
+    solver, two = node.function in SOLVERS, MATRICES[node.function].oblong
     programs = grid(node.count, blocks(node.sizes[1], plan.tiles[1])) if solver else grid(node.count)
     scratch = ""
     if node.function in SCRATCH:
@@ -119,9 +119,7 @@ def _matrix(node: Routine, name: str, plan: PartPlan) -> Launch:
     operands = tuple(OperandView(n, scope.buffer(b.buffer), operand(text.index(b.stride))) for n, b in named)
     least = operand(text.index(minimum(*node.sizes[:2]) if two else node.sizes[0]))
     view = RoutineView("", operands, tuple(number), plan.tiles, least, scratch, plan.pdl)
-    made = finish(f"{node.function}.py.j2", view, scope, name, programs, node, plan)
-    # its loops end by what a sum says: all lanes have to read the same, or some wait for others that have left
-    return replace(made, kernel=replace(made.kernel, fuses=False))
+    return finish(f"{node.function}.py.j2", view, scope, name, programs, node, plan)
 
 
 # sorts ---------------------------------------------------------------------------------------------------------------
@@ -136,7 +134,7 @@ def _sort(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch
 
 def _sort_launch(node: Routine, name: str, plan: PartPlan, turn: bool, last: bool) -> Launch:
     n, count, descending = node.sizes
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     text = TritonEmitter(scope, {})
     merging = plan.form == "merge"
     _pointers(scope, node, outputs=last)
@@ -144,7 +142,7 @@ def _sort_launch(node: Routine, name: str, plan: PartPlan, turn: bool, last: boo
         scope.scratch = ("i32", node.count * n * 8)
     view = SortView(
         params="",
-        wide=wide_places(plan.run),
+        wide=wide_places(plan),
         n=operand(text.index(n)),
         count=operand(text.index(count)),
         key=_key(node),
@@ -163,7 +161,7 @@ def _sort_launch(node: Routine, name: str, plan: PartPlan, turn: bool, last: boo
 
 def _mode(node: Routine, name: str, plan: PartPlan) -> Launch:
     (n,) = node.sizes
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     _pointers(scope, node, outputs=True)
     length = operand(TritonEmitter(scope, {}).index(n))
     view = SortView(

@@ -20,14 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Call, Load
+from ...ir.expr import Load
 from ...ir.index import Index, Var
 from ...ir.nodes import Nest, Reduce, Reduction
-from ...ir.plans.gpu import PiecesPlan, RowsPlan
+from ...ir.plans.gpu import PiecesPlan, RowForm, RowsPlan, RowStage
 from ...machine.gpu import ACCESS
-from ...schedule.gpu.blocks import power_of_two
-from ...schedule.gpu.piece_plans import element, in_pairs
-from ...schedule.loops.row_form import RowForm, RowStage
+from ...schedule.gpu.piece_plans import element
 from .emit import Aligned, Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch
 from .maps import finish
@@ -85,43 +83,29 @@ class RowPieces:
 def pieces_launch(node: Reduce | Nest, form: RowForm, name: str, plan: RowsPlan, pieces: PiecesPlan) -> Launch:
     """The launch of long rows, cut into pieces."""
     (column,) = {s.column for s in form.stages if s.column is not None}
-    return _Printer(TritonScope.of(node), form, column, pieces).launch(node, name, plan)
-
-
-def _scales(form: RowForm) -> set[tuple[object, Index]]:
-    """The values of a row that multiply weights of a softmax."""
-    products = [element(s.value) for stage in form.stages if stage.column is not None for s in stage.node.stores]
-    return {
-        (e.args[1].buffer, e.args[1].index)
-        for e in products
-        if isinstance(e, Call) and e.op == "mul" and isinstance(e.args[0], Call) and e.args[0].op == "exp_weight"
-        if isinstance(e.args[1], Load) and e.args[1].buffer in form.locals
-    }  # fmt: skip
+    return _Printer(TritonScope.of(node, plan), form, column, pieces).launch(node, name, plan)
 
 
 class _Printer(RowPrinter):
     """Prints each stage twice: of a piece, whose lanes are all inside, and of the tile that is left."""
 
     def __init__(self, scope: TritonScope, form: RowForm, column: Var, pieces: PiecesPlan):
-        super().__init__(scope, form, 1)
+        super().__init__(scope, form)
         length = column.extent.constant
         assert length is not None
         self.column, self.length = column, length
-        self.piece, self.apart, self.loads = pieces.size, pieces.apart, pieces.held
+        self.piece, self.plan, self.loads = pieces.size, pieces, pieces.held
         place = f"first + i * {self.piece} + lane"
         self.aligned = None if pieces.start is None else Aligned(pieces.start, column, pieces.unit, place)
-        self.pieces = (length - (pieces.unit - 1 if self.aligned else 0)) // self.piece
-        left = length - self.pieces * self.piece
-        self.rest = power_of_two(left) if left else 0
+        self.pieces, self.rest = pieces.count, pieces.rest
         self.of_piece: dict[tuple[object, Index], Value] = {}
         self.of_rest: dict[tuple[object, Index], Value] = {}
-        self.widenings = 0
-        self.scales = _scales(form) if self.apart else set()
+        self.scales = {(load.buffer, load.index) for load in pieces.scales}
         self.logarithms: dict[tuple[object, Index], str] = {}
 
     def launch(self, node: Reduce | Nest, name: str, plan: RowsPlan) -> Launch:
         held = tuple(self.hold(load, f"held{i}") for i, load in enumerate(self.loads))
-        stages = tuple(self.stage(stage, self.loads) for stage in self.form.stages)
+        stages = tuple(self.stage(i, stage) for i, stage in enumerate(self.form.stages))
         start = TritonEmitter(self.scope, self.places()).index(self.aligned.start) if self.aligned else ""
         view = RowPieces(
             "", self.wide, self.form.row is not None, self.column.name, self.length, start,
@@ -129,9 +113,7 @@ class _Printer(RowPrinter):
             self.counted([h.load for h in held]), tuple(replace(s, counted=self.counted(s.body)) for s in stages),
             plan.pdl,
         )  # fmt: skip
-        launch = finish("row_pieces.py.j2", view, self.scope, name, self.grid(), node, plan)
-        kernel = replace(launch.kernel, widens=not held)  # shorter accesses take longer
-        return replace(launch, kernel=kernel)
+        return finish("row_pieces.py.j2", view, self.scope, name, self.grid(), node, plan)
 
     def counted(self, lines: Sequence[str]) -> bool:
         """Whether lines name the column."""
@@ -161,13 +143,13 @@ class _Printer(RowPrinter):
             self.scope, places, inside, self.accs, known, stem=self.stem(), logarithms=self.logarithms
         )  # fmt: skip
 
-    def stage(self, stage: RowStage, held: tuple[Load, ...]) -> PiecesStage:
+    def stage(self, number: int, stage: RowStage) -> PiecesStage:
         if stage.column is None:
             return PiecesStage((), (), (), self.last(stage))
-        if self.apart and any(held[0] in e.loads for e in stage.node.expressions()):
-            if isinstance(stage.node, Reduce) and in_pairs(stage, held):
-                return self.largest(stage, stage.node, held[0])
-            self.widen(held[0])
+        if number in self.plan.pairs and isinstance(stage.node, Reduce):
+            return self.largest(stage, stage.node, self.loads[0])
+        if self.plan.widenings and (way := self.plan.widenings[number]) is not None:
+            self.widen(self.loads[0], way)
         if isinstance(stage.node, Reduce):
             return self.reductions(stage, stage.node)
         parts = [self.piece_emitter(), *([self.rest_emitter()] if self.rest else [])]
@@ -177,11 +159,9 @@ class _Printer(RowPrinter):
                 emit.store(s)
         return PiecesStage((), tuple(parts[0].lines), tuple(line for e in parts[1:] for line in e.lines), ())
 
-    def widen(self, load: Load) -> None:
-        """Gives the next stage its own way to widen what is held."""
-        key = (load.buffer, load.index)
-        self.of_piece[key] = Value(WIDENED[self.widenings].format(x="held0[i]"), (self.column.name,))
-        self.widenings += 1
+    def widen(self, load: Load, way: int) -> None:
+        """Gives a stage its own way to widen what is held."""
+        self.of_piece[load.buffer, load.index] = Value(WIDENED[way].format(x="held0[i]"), (self.column.name,))
 
     def largest(self, stage: RowStage, node: Reduce, load: Load) -> PiecesStage:
         """The largest element of a row that is held, of two elements at once."""

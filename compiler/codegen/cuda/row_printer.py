@@ -9,8 +9,8 @@ from ...ir.expr import Expr
 from ...ir.index import ONE, Index, Var
 from ...ir.nodes import Reduction, Store
 from ...ir.ops import Precedence, Printed
+from ...ir.plans.gpu import RowForm
 from ...schedule.gpu.blocks import blocks, whole
-from ...schedule.loops.row_form import RowForm
 from .emit import Axes, Place, TritonEmitter, Value
 from .kernel import grid
 from .reductions import ReductionForm, nothing
@@ -20,12 +20,12 @@ from .scope import TritonScope
 class RowPrinter:
     """Prints the stages of a form for `rows` rows at once."""
 
-    def __init__(self, scope: TritonScope, form: RowForm, rows: int):
-        self.scope, self.form, self.rows = scope, form, rows
-        self.axes: Axes = ("r", "c") if rows > 1 else ("c",)
+    def __init__(self, scope: TritonScope, form: RowForm, rows: int = 1, several: bool = False):
+        self.scope, self.form, self.rows, self.several = scope, form, rows, several
+        self.axes: Axes = ("r", "c") if several else ("c",)
         extent = form.row.extent if form.row is not None else ONE
         self.count = extent
-        self.masked = rows > 1 and not whole(extent, rows)
+        self.masked = several and not whole(extent, rows)
         self.accs: dict[str, Value] = {}
         self.known: dict[tuple[object, Index], Value] = {}
         self.kept = 0
@@ -34,7 +34,7 @@ class RowPrinter:
     def places(self) -> dict[Var, Place]:
         found: dict[Var, Place] = {}
         if self.form.row is not None:
-            found[self.form.row] = Place("row", ("r",) if self.rows > 1 else ())
+            found[self.form.row] = Place("row", ("r",) if self.several else ())
         for stage in self.form.stages:
             if stage.column is not None:
                 found[stage.column] = Place(stage.column.name, (stage.column.name,))
@@ -45,7 +45,7 @@ class RowPrinter:
         return found | {v.name: f"{v.name}_inside" for v, masked in columns if masked}
 
     def shape(self, block: int) -> str:
-        return f"({self.rows}, {block})" if self.rows > 1 else f"({block},)"
+        return f"({self.rows}, {block})" if self.several else f"({block},)"
 
     def tile(
         self, emit: TritonEmitter, e: Expr, form: ReductionForm, truth: bool, column: Var, block: int, inside: str
@@ -55,18 +55,18 @@ class RowPrinter:
         printed = emit.printed(e)
         if truth:
             printed = Printed(f"({printed.text}).to(tl.int32)")
-        wanted = {*(() if emit.places[column].counted else (column.name,)), *(("r",) if self.rows > 1 else ())}
+        wanted = {*(() if emit.places[column].counted else (column.name,)), *(("r",) if self.several else ())}
         if not wanted <= set(emit.axes(e)):
             tile = f"{nothing(self.shape(block), form.dtype)} + {printed.within(Precedence.SUM)}"
             printed = Printed(tile, Precedence.SUM)
         return f"tl.where({inside}, {printed.text}, {form.start})" if inside else printed.within(form.operand)
 
     def across(self, form: ReductionForm, tile: str) -> str:
-        axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
+        axis, keep = ("1", ", keep_dims=True") if self.several else ("0", "")
         return form.across.format(a=tile, axis=axis, keep=keep)
 
     def acc(self, reduction: Reduction, name: str) -> None:
-        self.accs[reduction.acc.name] = Value(name, ("r",) if self.rows > 1 else ())
+        self.accs[reduction.acc.name] = Value(name, ("r",) if self.several else ())
 
     def store(self, emit: TritonEmitter, s: Store) -> None:
         """Stores what is not local; the value stays at hand."""
@@ -85,7 +85,7 @@ class RowPrinter:
 
     def first(self, acc: str, form: ReductionForm, values: str, places: str) -> list[str]:
         """The smallest of the places at which a tile has its extremum."""
-        axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
+        axis, keep = ("1", ", keep_dims=True") if self.several else ("0", "")
         found = self.across(form, values)
         return [
             f"{acc}_found = {found}",

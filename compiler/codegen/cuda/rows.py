@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ...ir.index import Indirect, Var, as_index
+from ...ir.index import Var, as_index
 from ...ir.nodes import Nest, Reduce, Reduction
-from ...ir.plans.gpu import RowsPlan
+from ...ir.plans.gpu import RowsPlan, RowStage
 from ...schedule.gpu.blocks import whole
-from ...schedule.loops.row_form import RowStage, row_form
 from .emit import Place, TritonEmitter
 from .kernel import Launch
 from .maps import finish
@@ -31,6 +30,7 @@ class Rows:
     params: str
     wide: str
     block_rows: int
+    several: bool
     rows: str
     masked: bool
     columns: tuple[ColumnView, ...]
@@ -45,6 +45,7 @@ class WalkedStage:
     column: str
     extent: str
     block: int
+    counted: bool  # the column is one number
     masked: bool
     body: tuple[str, ...]
     after: tuple[str, ...]
@@ -57,6 +58,7 @@ class RowsWalked:
     params: str
     wide: str
     block_rows: int
+    several: bool
     rows: str
     masked: bool
     stages: tuple[WalkedStage, ...]
@@ -64,13 +66,11 @@ class RowsWalked:
 
 
 def rows_launch(node: Reduce | Nest, name: str, plan: RowsPlan) -> Launch:
-    """The launch of a reduction or a nest that has a row form (schedule.row_form)."""
-    form = row_form(node)
-    if form is None:
-        raise ValueError(f"{name} has no row form")
+    """The launch of a reduction or a nest, in the row form of its plan."""
+    form = plan.stages_of_rows
     if plan.pieces is not None:
         return pieces_launch(node, form, name, plan, plan.pieces)
-    printer = _Printer(TritonScope.of(node), form, plan.rows)
+    printer = _Printer(TritonScope.of(node, plan), form, plan.rows, plan.several)
     return printer.whole(node, name, plan) if plan.form == "held" else printer.walked(node, name, plan)
 
 
@@ -85,7 +85,9 @@ class _Printer(RowPrinter):
         masked = {v: v.extent.constant != blocks_[v] for v in columns}
         emit = TritonEmitter(self.scope, self.places(), self.masks(list(masked.items())), self.accs, self.known)
         emit.count_uses(e for s in self.form.stages for e in s.node.expressions())
-        early = self.load_weights(emit) if plan.pdl else 0
+        for load in plan.early:
+            emit.load_early(load)
+        early = len(emit.lines)
         for stage in self.form.stages:
             if isinstance(stage.node, Reduce):
                 for reduction in stage.node.reductions:
@@ -97,20 +99,12 @@ class _Printer(RowPrinter):
                 self.store(emit, s)
         plain = TritonEmitter(self.scope, {})
         views = tuple(ColumnView(v.name, blocks_[v], plain.index(v.extent), masked[v]) for v in columns)
+        rows = plain.index(self.count) if self.form.row is not None else ""
         view = Rows(
-            "", self.wide, self.rows, plain.index(self.count) if self.form.row is not None else "", self.masked, views,
-            tuple(emit.lines[:early]), tuple(emit.lines[early:]), plan.pdl,
+            "", self.wide, self.rows, self.several, rows, self.masked, views, tuple(emit.lines[:early]),
+            tuple(emit.lines[early:]), plan.pdl,
         )  # fmt: skip
         return finish("rows.py.j2", view, self.scope, name, self.grid(), node, plan)
-
-    def load_weights(self, emit: TritonEmitter) -> int:
-        """Loads weights in front of the wait for the kernel before, which does not write them; how many lines it is."""
-        for stage in self.form.stages:
-            for e in stage.node.expressions():
-                for load in e.loads:
-                    if load.buffer.kind == "const" and not any(isinstance(a, Indirect) for a in load.index.atoms()):
-                        emit.load_early(load)
-        return len(emit.lines)
 
     def reduce_whole(
         self, emit: TritonEmitter, reduction: Reduction, column: Var, block: int, masked: bool, place: str, unit: int
@@ -139,7 +133,7 @@ class _Printer(RowPrinter):
         form = reduction_form(reduction)
         tile = self.tile(emit, reduction.value, form, False, column, block, "")
         keys = f"keys_of({f'-({tile})' if reduction.op == 'argmin' else tile}, {column.name})"
-        axis, keep = ("1", ", keep_dims=True") if self.rows > 1 else ("0", "")
+        axis, keep = ("1", ", keep_dims=True") if self.several else ("0", "")
         emit.lines.append(f"{acc} = 65535 - (tl.max({keys}, {axis}{keep}) & 65535)")
 
     def index_by_units(
@@ -149,7 +143,7 @@ class _Printer(RowPrinter):
 
         Of an element there is one comparison, in its thread, instead of one and a search for its place.
         """
-        form, many = reduction_form(reduction), self.rows > 1
+        form, many = reduction_form(reduction), self.several
         start, last, axis = ("[None, :, None]", "[None, None, :]", 2) if many else ("[:, None]", "[None, :]", 1)
         masked = column.extent != as_index(units * unit)
         row = {self.form.row: Place("row[:, :, None]", ("r",))} if many and self.form.row is not None else {}
@@ -179,24 +173,26 @@ class _Printer(RowPrinter):
         stages, none = self.form.stages, len(self.form.stages)
         unrolled, ahead = plan.unrolled or (False,) * none, plan.ahead or (0,) * none
         views = []
-        for stage, block, at_once, under_way in zip(stages, plan.blocks, unrolled, ahead, strict=True):
-            views.append(self.walked_stage(stage, block, at_once, under_way))
+        parts = zip(stages, plan.blocks, plan.counted, unrolled, ahead, strict=True)
+        for stage, block, counted, at_once, under_way in parts:
+            walked = self.walked_stage(stage, block, counted)
+            views.append(replace(walked, unrolled=at_once, ahead=under_way))
         plain = TritonEmitter(self.scope, self.places())
-        rows = plain.index(self.count) if self.form.row is not None else ""
-        view = RowsWalked("", self.wide, self.rows, rows, self.masked, tuple(views), plan.pdl)
+        count = plain.index(self.count) if self.form.row is not None else ""
+        view = RowsWalked("", self.wide, self.rows, self.several, count, self.masked, tuple(views), plan.pdl)
         return finish("rows_in_blocks.py.j2", view, self.scope, name, self.grid(), node, plan)
 
-    def walked_stage(self, stage: RowStage, block: int, unrolled: bool, ahead: int) -> WalkedStage:
+    def walked_stage(self, stage: RowStage, block: int, counted: bool) -> WalkedStage:
         column, places = stage.column, self.places()
         if column is None:
             emit = TritonEmitter(self.scope, places, self.masks([]), self.accs, self.known, stem=self.stem())
             emit.count_uses(s.value for s in stage.node.stores)
             for s in stage.node.stores:
                 self.store(emit, s)
-            return WalkedStage((), "", "", 1, False, (), tuple(emit.lines))
+            return WalkedStage((), "", "", block, counted, False, (), tuple(emit.lines))
         masked = not whole(column.extent, block)
         extent = TritonEmitter(self.scope, {}).index(column.extent)
-        if block == 1:
+        if counted:
             places[column] = Place(column.name, counted=True)
         masks = self.masks([(column, masked)])
         body = TritonEmitter(self.scope, places, masks, self.accs, self.known, stem=self.stem())
@@ -204,7 +200,7 @@ class _Printer(RowPrinter):
             body.count_uses(s.value for s in stage.node.stores)
             for s in stage.node.stores:
                 body.store(s)
-            return WalkedStage((), column.name, extent, block, masked, tuple(body.lines), (), unrolled)
+            return WalkedStage((), column.name, extent, block, counted, masked, tuple(body.lines), ())
         before: list[str] = []
         after: list[str] = []
         body.count_uses(f.value for f in stage.node.reductions)
@@ -213,11 +209,11 @@ class _Printer(RowPrinter):
             inside = f"{column.name}_inside" if masked else ""
             tile = self.tile(body, reduction.value, form, is_truth(reduction), column, block, inside)
             if form.position:
-                self.walk_position(before, body.lines, after, acc, form, tile, column, block)
+                self.walk_position(before, body.lines, after, acc, form, tile, column, block, counted)
             else:
                 before.append(f"{acc} = tl.full({self.shape(block)}, {form.start}, {form.dtype})")
                 body.lines.append(f"{acc} = {form.step.format(a=acc, x=tile)}")
-                reduced = self.across(form, acc) if block > 1 else acc
+                reduced = self.across(form, acc) if not counted else acc
                 if reduced != acc or is_truth(reduction):
                     after.append(f"{acc} = {reduced}{' != 0' if is_truth(reduction) else ''}")
             self.acc(reduction, acc)
@@ -226,16 +222,16 @@ class _Printer(RowPrinter):
         for s in stage.node.stores:
             self.store(end, s)
         lines = (*after, *end.lines)
-        return WalkedStage(tuple(before), column.name, extent, block, masked, tuple(body.lines), lines, unrolled, ahead)
+        return WalkedStage(tuple(before), column.name, extent, block, counted, masked, tuple(body.lines), lines)
 
     def walk_position(
         self, before: list[str], body: list[str], after: list[str], acc: str, form: ReductionForm, tile: str,
-        column: Var, block: int,
+        column: Var, block: int, counted: bool,
     ) -> None:  # fmt: skip
-        shape, axes = self.shape(block), "[None, :]" if self.rows > 1 else ""
+        shape, axes = self.shape(block), "[None, :]" if self.several else ""
         before.append(f"{acc}_value = tl.full({shape}, {form.start}, {form.dtype})")
-        first = f"tl.zeros({shape}, tl.int32)" + (f" + tl.arange(0, {block}){axes}" if block > 1 else "")
+        first = f"tl.zeros({shape}, tl.int32)" + (f" + tl.arange(0, {block}){axes}" if not counted else "")
         before.append(f"{acc} = {first}")
         body.append(f"{acc}_value, {acc} = {form.step}({acc}_value, {acc}, {tile}, {column.name})")
-        if block > 1:
+        if not counted:
             after += self.first(acc, form, f"{acc}_value", acc)

@@ -8,10 +8,9 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import substitute
 from ...ir.index import ONE, ZERO, Var, product
 from ...ir.nodes import Scan
-from ...ir.plans.gpu import ScanPlan
+from ...ir.plans.gpu import Combination, ScanPlan
+from ...ir.rewrite import flattened
 from ...schedule.gpu.blocks import blocks, whole
-from ...schedule.gpu.combinations import Combination
-from ...schedule.loops.row_form import flattened
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch, grid
 from .maps import emit_stores, finish
@@ -45,7 +44,7 @@ class ScanRows:
 
 def scan_rows_launch(node: Scan, how: Combination, name: str, plan: ScanPlan) -> Launch:
     """The launch of a scan whose steps combine."""
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     rows, steps = product(v.extent for v in node.dims), node.step.extent
     block, block_rows = plan.block, plan.rows
     row, step = Var("row", rows), Var("step", steps)

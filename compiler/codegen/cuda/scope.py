@@ -8,9 +8,9 @@ from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index, Size
 from ...ir.nodes import Node
+from ...ir.plans.gpu import GpuPlan
 from ...ir.random import CALL
 from ...schedule.gpu.fit import ALIGNMENT
-from ...schedule.gpu.width import is_wide
 from ..cpu.scope import size_name
 from .kernel import SIGNATURE, BufferArg, KernelParam, LaunchArg, LaunchArgument, SizeArg, StatusArg, WorkArg
 
@@ -31,17 +31,13 @@ class TritonScope:
     sizes: dict[Size, str] = field(default_factory=dict)
     locals: dict[Buffer, str] = field(default_factory=dict)
     checks: bool = False
-    #: what is printed has weights of a softmax, which may be zero where they are no normal numbers
-    softmax: bool = False
-    #: what is printed rounds to 16 bits between its steps, which an FMA of 16-bit numbers would skip
-    rounds: bool = False
     #: element type (of Triton's signatures) and bytes of the scratch memory that the kernel calls `work`
     scratch: tuple[str, Index] | None = None
 
     @classmethod
-    def of(cls, node: Node) -> TritonScope:
-        """The scope of a node's kernel; 64-bit indices only where 32 bits may not do."""
-        return cls(frozenset(node.writes()), wide=is_wide(node))
+    def of(cls, node: Node, plan: GpuPlan) -> TritonScope:
+        """The scope of a node's kernel."""
+        return cls(frozenset(node.writes()), wide=plan.wide)
 
     def __post_init__(self) -> None:
         self.written = frozenset(b.root for b in self.written)

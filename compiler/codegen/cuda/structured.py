@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...ir.plans.gpu import AttentionPlan, ProductPlan
 from ...ir.structured import Attention, Conv, Gemm
-from ...schedule.gpu.product_plans import as_product
 from .attention import attention_launch
 from .conv import conv_launch
 from .gemm import gemm_launch
@@ -13,19 +12,14 @@ from .kernel import Launch
 
 
 def product_launch(node: Gemm | Conv, name: str, plan: ProductPlan) -> Launch:
-    """The launch of a product or a convolution.
-
-    Raises:
-        ValueError: the tile of the plan does not fit the node.
-    """
-    found = as_product(node)
-    if isinstance(found, Conv):
-        return conv_launch(name, found, plan)
-    return planes_launch(name, found, plan) if plan.form == "planes" else gemm_launch(name, found, plan)
+    """The launch of a product or a convolution."""
+    if isinstance(node, Conv):
+        return conv_launch(name, node, plan)
+    return planes_launch(name, node, plan) if plan.form == "planes" else gemm_launch(name, node, plan)
 
 
 def matrix_launch(node: Gemm | Conv | Attention, name: str, plan: ProductPlan | AttentionPlan) -> Launch:
-    """The launch of a matrix node. Raises ValueError as product_launch does."""
+    """The launch of a matrix node."""
     if isinstance(node, Attention):
         assert isinstance(plan, AttentionPlan)
         return attention_launch(name, node, plan)

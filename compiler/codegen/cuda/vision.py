@@ -75,9 +75,9 @@ class FilterView:
     pdl: bool
 
 
-def _scope(node: Routine) -> TritonScope:
+def _scope(node: Routine, plan: PartPlan) -> TritonScope:
     """The templates call inputs x0, x1, ... and outputs y0, y1, ..."""
-    scope = TritonScope.of(node)
+    scope = TritonScope.of(node, plan)
     scope.buffers |= {b.buffer: f"x{i}" for i, b in enumerate(node.inputs)}
     scope.buffers |= {b.buffer: f"y{i}" for i, b in enumerate(node.outputs)}
     return scope
@@ -94,15 +94,15 @@ def _compute(node: Routine) -> str:
 
 def _nms(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
     (plan,) = parts
-    scope = _scope(node)
+    scope = _scope(node, plan)
     (n,) = _numbers(scope, node.sizes[0])
     view = NmsView("", n, plan.block, plan.pdl)
-    return (_ordered(finish("nms.py.j2", view, scope, name, grid(ONE), node, plan)),)
+    return (finish("nms.py.j2", view, scope, name, grid(ONE), node, plan),)
 
 
 def _region(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
     (plan,) = parts
-    scope = _scope(node)
+    scope = _scope(node, plan)
     channels_out, channels, height, width, bins_y, bins_x, *flags = node.sizes
     fixed, least, sensitive = [f.constant or 0 for f in flags] if len(flags) == 3 else [0, 0, flags[0].constant or 0]
     numbers = _numbers(scope, channels_out, channels, height, width, bins_y, bins_x)
@@ -125,12 +125,12 @@ def _region(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Laun
     )
     programs = grid(node.count, blocks(channels_out * bins_y * bins_x, plan.block))
     template = f"{node.function}.py.j2"
-    return (_ordered(finish(template, view, scope, name, programs, node, plan)),)
+    return (finish(template, view, scope, name, programs, node, plan),)
 
 
 def _ctc(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
     (plan,) = parts
-    scope = _scope(node)
+    scope = _scope(node, plan)
     compute = _compute(node)
     steps, classes, everything, blank = node.sizes
     states = everything * 2 + 1
@@ -149,23 +149,18 @@ def _ctc(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch,
         block=plan.block,
         pdl=plan.pdl,
     )
-    launch = _ordered(finish("ctc.py.j2", view, scope, name, grid(node.count), node, plan))
+    launch = finish("ctc.py.j2", view, scope, name, grid(node.count), node, plan)
     return (replace(launch, failure="a length or a label given to ctc_loss lies outside of its tensor"),)
 
 
 def _recursive_filter(node: Routine, name: str, parts: tuple[PartPlan, ...]) -> tuple[Launch, ...]:
     (plan,) = parts
-    scope = _scope(node)
+    scope = _scope(node, plan)
     n, order = node.sizes
     numbers = _numbers(scope, n, order)
     view = FilterView("", numbers[0], numbers[1], plan.block, plan.pdl)
     programs = grid(node.count)
-    return (_ordered(finish("recursive_filter.py.j2", view, scope, name, programs, node, plan)),)
-
-
-def _ordered(launch: Launch) -> Launch:
-    """A kernel with barriers in a loop of its own: not joined with others."""
-    return replace(launch, kernel=replace(launch.kernel, fuses=False))
+    return (finish("recursive_filter.py.j2", view, scope, name, programs, node, plan),)
 
 
 #: routine -> its launches

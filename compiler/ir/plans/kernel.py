@@ -8,10 +8,10 @@ from typing import TypeAlias
 from ..buffers import Buffer
 from ..program import AnyNode
 from .gpu import GpuPlan
-from .loop import LoopPlan
+from .loop import LoopPlan, UpdatesPlan
 from .matrix import MatrixPlan
 
-Plan: TypeAlias = LoopPlan | MatrixPlan | GpuPlan
+Plan: TypeAlias = LoopPlan | UpdatesPlan | MatrixPlan | GpuPlan
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,11 @@ class PipelineBlocks:
     region: int = 1
     together: int = 1
 
+    @property
+    def several(self) -> bool:
+        """Whether a region has more than one block."""
+        return self.region > 1
+
 
 class ReductionKind(Enum):
     """How a stage reduces."""
@@ -317,3 +322,18 @@ class LoopPlan:
     def fetched(self, stage: int) -> tuple[Prefetch, ...]:
         """What a stage fetches, or a pipeline stage of pipelined rows."""
         return (self.prefetch[stage] or ()) if self.prefetch else ()
+
+
+@dataclass(frozen=True)
+class UpdatesPlan:
+    """How a scatter runs on CPUs: the loops of its fill, which are fused, and those of its updates.
+
+    fill: the loop along the lanes of the fill; None: one element at a time. columns: the loop of the updates whose
+    neighbours lie side by side in memory; it runs inside the others. lanes: neighbours along it are a vector. prefetch:
+    what is fetched for each vector of updates.
+    """
+
+    fill: Var | None = None
+    columns: Var | None = None
+    lanes: bool = False
+    prefetch: tuple[Prefetch, ...] = ()

@@ -31,6 +31,16 @@ class GemmTile:
     vector: bool = False
 
     @property
+    def shared(self) -> bool:
+        """Whether several programs share a tile."""
+        return self.split > 1
+
+    @property
+    def shares(self) -> str:
+        """What the name of a kernel says of the programs that share a tile."""
+        return f"_s{self.split}" if self.shared else ""
+
+    @property
     def parts(self) -> tuple[int, ...]:
         """Powers of two that add up to n, the largest first."""
         return tuple(1 << i for i in reversed(range(self.n.bit_length())) if self.n >> i & 1)
@@ -54,6 +64,16 @@ class AttentionTile:
     stages: int = 2
     split: int = 1
     descriptors: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether several programs share the keys of a tile."""
+        return self.split > 1
+
+    @property
+    def shares(self) -> str:
+        """What the name of a kernel says of the programs that share the keys of a tile."""
+        return f"_s{self.split}" if self.shared else ""
 
     def __str__(self) -> str:
         split = f" split {self.split}" if self.split > 1 else ""

@@ -50,3 +50,8 @@ def as_gemm(node: Conv) -> Gemm | None:
     a = Operand(node.x.buffer, node.x.offset, (node.x.strides[2], ONE))
     b = Operand(node.w, node.w_offset, (ONE, channels))
     return Gemm((axes.m, axes.n), tuple(axes.moved(node.stores)), node.origin, channels, a, b, False, node.acc)
+
+
+def as_product(node: Gemm | Conv) -> Gemm | Conv:
+    """The node, as a product where that is what it is."""
+    return node if isinstance(node, Gemm) else as_gemm(node) or node

@@ -6,9 +6,6 @@ from ...ir.index import Index, as_index
 from ...machine.gpu import WARP, Device
 from ..cost.estimates import number
 
-#: elements from which a thread takes more of them: so many programs that what counts is the loads that are under way
-MANY = 1 << 23
-
 
 def power_of_two(value: int) -> int:
     """The smallest power of two that is not smaller."""

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Acc, Call, Expr
 from ...ir.nodes import Carry
-
-
-@dataclass(frozen=True)
-class Combination:
-    """How two neighbouring stretches of a scan make one.
-
-    values: what a step alone gives, for each carry. function: of functions.py.j2. scan: Triton's own scan, if any.
-    """
-
-    values: tuple[Expr, ...]
-    function: str
-    scan: str = ""
-
+from ...ir.plans.gpu import Combination
 
 _SUMS = {"add": ("combine_add", "tl.cumsum"), "mul": ("combine_prod", "tl.cumprod")}
 _EXTREMA = {"maximum": "combine_max", "minimum": "combine_min"}

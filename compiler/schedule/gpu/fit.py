@@ -8,12 +8,28 @@ from ...ir.buffers import Operand
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index
 from ...ir.nodes import Node
-from ...ir.plans.tiles import AttentionTile, GemmTile
-from ...ir.structured import Attention, Gemm, Quantised
+from ...ir.plans.tiles import AttentionTile, GemmTile, Tile
+from ...ir.program import AnyNode
+from ...ir.structured import Attention, Conv, Gemm, Quantised
+from .axes import as_product
 from .width import is_wide
 
 #: pointers are aligned to this many bytes: the arena, the weights, and inputs (the runtime copies another once)
 ALIGNMENT = 16
+
+
+def tile_misfit(node: AnyNode, tile: Tile) -> str:
+    """Why a tile cannot cut a matrix node; empty when it can."""
+    found = as_product(node) if isinstance(node, Conv) else node
+    match found, tile:
+        case Attention(), AttentionTile():
+            return attention_misfit(found, tile)
+        case Gemm(), GemmTile():
+            return misfit(found, tile)
+        case Conv(), GemmTile():
+            plain = len(tile.parts) == 1 and not tile.descriptors and not tile.vector
+            return "" if plain else "convolutions have tiles of one accumulator, without descriptors"
+    return "it is of another kind of kernel"
 
 
 def misfit(node: Gemm, tile: GemmTile) -> str:

@@ -4,49 +4,50 @@ from __future__ import annotations
 
 from ...ir.index import ONE, Index, Indirect, Var, product
 from ...ir.nodes import Scan, Scatter, Store
-from ...ir.plans.gpu import ScanPlan, ScatterPlan
+from ...ir.plans.gpu import Combination, ScanPlan, ScatterPlan
 from ...machine.gpu import Device
 from ..cost.estimates import number
 from .blocks import blocks, power_of_two, share, warps_for
 from .combinations import combination
 
-#: shorter scans are as fast step by step
-LEAST_STEPS = 16
-#: rows whose steps one lane each takes are as fast when there are so many for a multiprocessor
-ENOUGH_ROWS = 256
-#: steps at once, and elements of a program
-PIECE, TILE = 1024, 2048
-#: lanes of a program that takes steps in order
-LANES = 128
-#: updates of one step in a program, and later indices that it looks at together
-ROW, AHEAD = 512, 1024
+
+def scan_combination(node: Scan, device: Device) -> Combination | None:
+    """How stretches of a row are put together; None where steps are taken in order."""
+    return combination(node.carries) if _pays(node, device) else None
 
 
-def scan_form(node: Scan, device: Device) -> str:
+def scan_form(plan: ScanPlan) -> str:
     """steps or rows: see ScanPlan."""
-    combines = combination(node.carries) is not None
-    return "rows" if combines and _pays(node, device) else "steps"
+    return "steps" if plan.combination is None else "rows"
 
 
 def _pays(node: Scan, device: Device) -> bool:
     """Whether scanning rows side by side is faster than a lane for each row."""
-    if number(node.step.extent) < LEAST_STEPS:
+    if number(node.step.extent) < device.lanes.least_steps:
         return False
     rows = number(product(v.extent for v in node.dims))
     loads = [load.index for e in node.expressions() for load in e.loads]
     along = any(index.coefficient(node.step) == ONE for index in loads)
-    return along or rows < ENOUGH_ROWS * device.sms
+    return along or rows < device.lanes.enough_rows * device.sms
 
 
-def scan_block(node: Scan, plan: ScanPlan) -> int:
+def scan_block(node: Scan, plan: ScanPlan, device: Device) -> int:
     """Steps that a program scans at once."""
-    return 1 if plan.form == "steps" else min(PIECE, power_of_two(node.step.extent.constant or PIECE))
+    return (
+        1
+        if plan.form == "steps"
+        else min(device.lanes.piece, power_of_two(node.step.extent.constant or device.lanes.piece))
+    )
 
 
 def scan_rows(node: Scan, plan: ScanPlan, device: Device) -> int:
     """Rows of a program."""
     rows = product(v.extent for v in node.dims)
-    return _lanes(rows) if plan.form == "steps" else share(rows, device, 1, max(TILE // plan.block, 1))
+    return (
+        _lanes(rows, device.lanes.lanes)
+        if plan.form == "steps"
+        else share(rows, device, 1, max(device.lanes.tile // plan.block, 1))
+    )
 
 
 def scan_warps(plan: ScanPlan) -> int:
@@ -81,14 +82,14 @@ def _overwrites(node: Scatter, update: Store, late: set[Var]) -> bool:
     )
 
 
-def scatter_block(node: Scatter, plan: ScatterPlan) -> int:
+def scatter_block(node: Scatter, plan: ScatterPlan, device: Device) -> int:
     """Updates that a program makes at once."""
-    return _lanes(_free(node), LANES if plan.form == "ordered" else ROW)
+    return _lanes(_free(node), device.lanes.lanes if plan.form == "ordered" else device.lanes.row)
 
 
-def scatter_ahead(node: Scatter, plan: ScatterPlan) -> int:
+def scatter_ahead(node: Scatter, plan: ScatterPlan, device: Device) -> int:
     """Later indices that a program compares at once."""
-    return 1 if plan.form == "ordered" else _lanes(_steps(node), AHEAD)
+    return 1 if plan.form == "ordered" else _lanes(_steps(node), device.lanes.ahead)
 
 
 def scatter_warps(plan: ScatterPlan) -> int:
@@ -112,5 +113,5 @@ def _free(node: Scatter) -> Index:
     return product(v.extent for v in node.udims[: node.parallel])
 
 
-def _lanes(total: Index, most: int = LANES) -> int:
+def _lanes(total: Index, most: int) -> int:
     return min(most, power_of_two(total.constant if total.constant is not None else most))

@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from ...ir.dtypes import DTYPES
 from ...ir.index import ONE, Index, Indirect, Var, product
 from ...ir.nodes import Map
 from ...ir.plans.gpu import MapPlan
 from ...machine.gpu import ACCESS, Device
 from ..cost.estimates import number
-from ..loops.collapse import collapse
-from .blocks import MANY, blocks, power_of_two, share, warps_for
-
-#: shorter inner loops are not worth an axis of a tile
-LEAST_AXIS = 16
-#: elements of a side of a tile that is transposed, and of a tile of rows
-SIDE, ROWS = 64, 2048
-#: elements of a program: at least, at most, and of a row
-LEAST, MOST = 128, 1024
-#: how many times as many of MANY elements, so that more loads are under way
-LOADS_OF_MANY = 4
-#: elements of a thread in a tile, and warps of one at most
-EACH, MOST_WARPS = 8, 8
+from .blocks import blocks, power_of_two, share, warps_for
 
 
-def map_form(node: Map) -> str:
+def map_form(node: Map, device: Device) -> str:
     """flat, transpose or rows: see MapPlan."""
-    node = _collapsed(node)
     x = _written_along(node)
     if x is None:
         return "flat"
-    if _read_along(node, x) is not None:
+    if _read_along(node, x, device) is not None:
         return "transpose"
-    return "rows" if x is node.dims[-1] and len(node.dims) > 1 and _rows_pay(node, x) else "flat"
+    return "rows" if x is node.dims[-1] and len(node.dims) > 1 and _rows_pay(node, x, device) else "flat"
 
 
-def map_axes(node: Map, plan: MapPlan) -> tuple[Var, ...]:
+def map_axes(node: Map, plan: MapPlan, device: Device) -> tuple[Var, ...]:
     """The loop along which a tile is written, and the loops of its other axis; none of a flat map."""
-    node = _collapsed(node)
     x = _written_along(node)
     if plan.form == "flat" or x is None:
         return ()
     if plan.form == "rows":
         return (x, *(v for v in node.dims if v is not x))
-    y = _read_along(node, x)
+    y = _read_along(node, x, device)
     assert y is not None
     return (x, y)
 
@@ -53,23 +37,28 @@ def map_block(node: Map, plan: MapPlan, device: Device) -> tuple[int, ...]:
     """Elements of a program: of a flat map, or along both axes of a tile."""
     if plan.form == "flat":
         total = _total(node)
-        most = total.constant if total.constant is not None else MOST
-        return (min(power_of_two(max(most, 1)), share(total, device, LEAST, MOST * _more(total))),)
+        most = total.constant if total.constant is not None else device.maps.most
+        return (
+            min(
+                power_of_two(max(most, 1)),
+                share(total, device, device.maps.least, device.maps.most * _more(total, device)),
+            ),
+        )
     x, *y = plan.axes
     sizes = (x.extent, product(v.extent for v in y))
-    wanted = (SIDE, SIDE)
+    wanted = (device.maps.side, device.maps.side)
     if plan.form == "rows":
-        row = min(MOST, power_of_two(number(x.extent)))
-        wanted = (row, share(sizes[1], device, 1, ROWS // row))
+        row = min(device.maps.most, power_of_two(number(x.extent)))
+        wanted = (row, share(sizes[1], device, 1, device.maps.rows // row))
     return tuple(min(b, power_of_two(s.constant or b)) for b, s in zip(wanted, sizes, strict=True))
 
 
-def map_warps(node: Map, plan: MapPlan) -> int:
+def map_warps(node: Map, plan: MapPlan, device: Device) -> int:
     """Warps of a program: a thread loads 16 bytes at once."""
     if plan.form != "flat":
-        return warps_for(plan.block[0] * plan.block[1], EACH, MOST_WARPS)
+        return warps_for(plan.block[0] * plan.block[1], device.maps.each, device.maps.most_warps)
     each = ACCESS // max(DTYPES[b.dtype].size for b in (*node.reads(), *node.writes()))
-    return warps_for(plan.block[0], each * _more(_total(node)))
+    return warps_for(plan.block[0], each * _more(_total(node), device))
 
 
 def map_room(node: Map, plan: MapPlan, device: Device) -> bool:
@@ -81,24 +70,17 @@ def map_programs(node: Map, plan: MapPlan) -> tuple[Index, ...]:
     """How many programs there are along x, along y, and for the other loops."""
     if plan.form == "flat":
         return (blocks(_total(node), plan.block[0]), ONE, ONE)
-    node = _collapsed(node)
     x, *y = plan.axes
     rest = product(v.extent for v in node.dims if v not in plan.axes)
     return (blocks(x.extent, plan.block[0]), blocks(product(v.extent for v in y), plan.block[1]), rest)
-
-
-@lru_cache(maxsize=8)
-def _collapsed(node: Map) -> Map:
-    """The map with its loops merged, as the passes see it one after the other."""
-    return collapse(node)
 
 
 def _total(node: Map) -> Index:
     return product(v.extent for v in node.dims)
 
 
-def _more(total: Index) -> int:
-    return LOADS_OF_MANY if number(total) >= MANY else 1
+def _more(total: Index, device: Device) -> int:
+    return device.maps.of_many if number(total) >= device.many else 1
 
 
 def _written_along(node: Map) -> Var | None:
@@ -109,9 +91,9 @@ def _written_along(node: Map) -> Var | None:
     return None
 
 
-def _read_along(node: Map, x: Var) -> Var | None:
+def _read_along(node: Map, x: Var, device: Device) -> Var | None:
     """Another loop along which something is read side by side, while x jumps: the other axis of a tile."""
-    if number(x.extent) < LEAST_AXIS:
+    if number(x.extent) < device.maps.least_axis:
         return None
     for e in node.expressions():
         for load in e.loads:
@@ -119,14 +101,14 @@ def _read_along(node: Map, x: Var) -> Var | None:
             if step is None or step == ONE or not step.terms:
                 continue
             for v in node.dims:
-                if v is not x and load.index.coefficient(v) == ONE and number(v.extent) >= LEAST_AXIS:
+                if v is not x and load.index.coefficient(v) == ONE and number(v.extent) >= device.maps.least_axis:
                     return v
     return None
 
 
-def _rows_pay(node: Map, x: Var) -> bool:
+def _rows_pay(node: Map, x: Var, device: Device) -> bool:
     """Places read from memory are the same for a whole row; a dynamic inner loop is no divisor of a flat one."""
-    if number(x.extent) < LEAST_AXIS:
+    if number(x.extent) < device.maps.least_axis:
         return False
     if x.extent.constant is None:
         return True

@@ -5,60 +5,74 @@ codegen/cuda/row_pieces.py has the picture.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import replace
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Expr, Load
 from ...ir.index import ONE, ZERO, Index, Var, of
 from ...ir.nodes import Reduce
-from ...ir.plans.gpu import PiecesPlan
-from ...machine.gpu import LINE
-from ..loops.row_form import MAX_ROW, RowForm, RowStage
+from ...ir.plans.gpu import PiecesPlan, RowForm, RowStage
+from ...machine.gpu import LINE, Device
+from ...machine.gpu_programs import PieceProgram
+from .blocks import power_of_two
 
 #: ways to widen an element of bfloat16 that is held: codegen/cuda/row_pieces.py has the texts
 WAYS_TO_WIDEN = 3
-#: elements that the registers of a program hold, and of each of two
-MOST_HELD, MOST_HELD_TWICE = 25 * 2048, 99 * 512
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Warps of a program, and registers of a thread where they are bounded."""
-
-    warps: int
-    registers: int | None = None
-
-
-#: elements of a piece of rows that are read once, that registers hold, and that are read again from L2 (two programs
-#: for each multiprocessor, whose rows fill half of it)
-ONCE, HELD, AGAIN = 4096, 2048, 8192
-#: size of a piece, whether every stage widens in its own way -> a program. Measured on an H200 with rows of 50257
-#: half-precision numbers (docs/decisions/0031, 0055)
-PIECES = {
-    (ONCE, False): Pieces(4),
-    (AGAIN, False): Pieces(32),
-    (HELD, False): Pieces(8),
-    (HELD, True): Pieces(8, 128),
-}
-
-
-def pieces_of(form: RowForm) -> PiecesPlan | None:
+def pieces_of(form: RowForm, device: Device) -> PiecesPlan | None:
     """The pieces of long rows; None where they are of no fixed length, or aligned and read once."""
     columns = {s.column for s in form.stages if s.column is not None}
     column = columns.pop() if len(columns) == 1 else None
-    if column is None or column.extent.constant is None or column.extent.constant <= MAX_ROW:
+    if column is None or column.extent.constant is None or column.extent.constant <= device.rows.held:
         return None
     aligned, held = _aligned(form, column), _read_again(form, column)
     if aligned is None and not held:
         return None
     start, unit = aligned or (None, 0)
-    if len(held) * column.extent.constant > MOST_HELD:
-        return PiecesPlan(AGAIN, start, unit)
+    length, facts = column.extent.constant, device.pieces
+    if len(held) * length > facts.most_held:
+        return _cut(length, PiecesPlan(facts.again, start=start, unit=unit))
     if not held:
-        return PiecesPlan(ONCE, start, unit)
-    apart = column.extent.constant <= MOST_HELD_TWICE and _widened_apart(form, held)
-    return PiecesPlan(HELD, start, unit, held, apart)
+        return _cut(length, PiecesPlan(facts.once, start=start, unit=unit))
+    if length > facts.most_held_twice or not _widened_apart(form, held):
+        return _cut(length, PiecesPlan(facts.held, start=start, unit=unit, held=held))
+    pairs = tuple(i for i, stage in enumerate(form.stages) if _reads(stage, held) and in_pairs(stage, held))
+    ways = itertools.count()
+    widenings = tuple(
+        next(ways) if _reads(stage, held) and i not in pairs else None for i, stage in enumerate(form.stages)
+    )
+    plan = PiecesPlan(facts.held, 0, 0, start, unit, held, True, widenings, pairs, _scales(form))
+    return _cut(length, plan)
+
+
+def program_of(plan: PiecesPlan, device: Device) -> PieceProgram:
+    """The program of pieces."""
+    return dict(device.pieces.programs)[plan.size, plan.apart]
+
+
+def _cut(length: int, plan: PiecesPlan) -> PiecesPlan:
+    """The plan with its pieces and the tile of what is left; pieces that begin at lines may have elements in front."""
+    count = (length - (plan.unit - 1 if plan.start is not None else 0)) // plan.size
+    left = length - count * plan.size
+    return replace(plan, count=count, rest=power_of_two(left) if left else 0)
+
+
+def _reads(stage: RowStage, held: tuple[Load, ...]) -> bool:
+    """Whether a stage with a column reads what is held."""
+    return stage.column is not None and any(held[0] in e.loads for e in stage.node.expressions())
+
+
+def _scales(form: RowForm) -> tuple[Load, ...]:
+    """The values of a row that multiply weights of a softmax."""
+    products = [element(s.value) for stage in form.stages if stage.column is not None for s in stage.node.stores]
+    found = [
+        e.args[1] for e in products
+        if isinstance(e, Call) and e.op == "mul" and isinstance(e.args[0], Call) and e.args[0].op == "exp_weight"
+    ]  # fmt: skip
+    return tuple(dict.fromkeys(e for e in found if isinstance(e, Load) and e.buffer in form.locals))
 
 
 def _aligned(form: RowForm, column: Var) -> tuple[Index, int] | None:

@@ -13,10 +13,14 @@ from ...ir.plans.kernel import Kernel
 from ...ir.program import AnyNode, Assert
 from ...ir.routines import Custom, Routine
 from ...ir.structured import Attention, Conv, Gemm
+from ..loops.collapse import collapse, collapse_fill, filling
 from ..passes import Context
 from ..planning_pass import PlanningPass, run_planning
+from .arithmetic import may_fuse
+from .axes import as_product
 from .lane_plans import (
     scan_block,
+    scan_combination,
     scan_form,
     scan_room,
     scan_rows,
@@ -30,8 +34,12 @@ from .lane_plans import (
 from .map_plans import map_axes, map_block, map_form, map_room, map_warps
 from .product_plans import (
     attention_form,
+    attention_head,
+    attention_order,
+    attention_queries,
     attention_room,
     attention_single,
+    attention_value,
     product_ahead,
     product_form,
     product_order,
@@ -40,20 +48,25 @@ from .product_plans import (
     product_tile,
     product_walkers,
 )
-from .routine_plans import routine_parts
+from .routine_plans import refusal, routine_parts
 from .row_plans import (
     rows_at_once,
     rows_blocks,
+    rows_early,
+    rows_flush,
     rows_form,
     rows_in_flight,
+    rows_nest,
     rows_pieces,
     rows_places,
     rows_registers,
     rows_room,
     rows_unrolled,
     rows_warps,
+    rows_widen,
 )
 from .tiles import attention_tile
+from .width import is_wide
 
 
 def _row(
@@ -69,39 +82,52 @@ def _row(
     return PlanningPass(name, plan, field, run, frozenset(needs.split()))
 
 
+def _rewrite(name: str, plan: type[GpuPlan], node: Callable[[Any], AnyNode]) -> PlanningPass:
+    """A row that gives kernels of a kind of plan another node."""
+    return PlanningPass(name, plan, "node", lambda kernel, context: replace(kernel, node=node(kernel.node)))
+
+
 def _fill(kernel: Kernel, context: Context) -> GpuPlan | None:
     """The plan of the kernel that fills the result of a scatter; in place there is nothing to fill."""
     node = kernel.node
     assert isinstance(node, Scatter)
     if not node.stores:
         return None
-    filling = Map(node.dims, node.stores, node.origin)
-    plan = run_planning(GPU_PLANNING, Kernel(filling, MapPlan()), context).plan
+    plan = run_planning(GPU_PLANNING, Kernel(filling(node), MapPlan()), context).plan
     assert isinstance(plan, MapPlan)
     return plan
 
 
 GPU_PLANNING: tuple[PlanningPass, ...] = (
+    _rewrite("collapse", MapPlan, collapse),
+    _rewrite("collapse-fill", ScatterPlan, collapse_fill),
+    _rewrite("convolution-as-product", ProductPlan, as_product),
     _row("early-launch", GpuPlan, "pdl", lambda k, c: c.gpu.pdl),
-    _row("map-form", MapPlan, "form", lambda k, c: map_form(k.node)),
-    _row("map-axes", MapPlan, "axes", lambda k, c: map_axes(k.node, k.plan), "form"),
+    _row("wide-indices", GpuPlan, "wide", lambda k, c: is_wide(k.node)),
+    _row("fma", GpuPlan, "fuses", lambda k, c: may_fuse(k.node)),
+    _row("map-form", MapPlan, "form", lambda k, c: map_form(k.node, c.gpu)),
+    _row("map-axes", MapPlan, "axes", lambda k, c: map_axes(k.node, k.plan, c.gpu), "form"),
     _row("map-block", MapPlan, "block", lambda k, c: map_block(k.node, k.plan, c.gpu), "axes"),
-    _row("map-warps", MapPlan, "warps", lambda k, c: map_warps(k.node, k.plan), "block"),
+    _row("map-warps", MapPlan, "warps", lambda k, c: map_warps(k.node, k.plan, c.gpu), "block"),
     _row("map-room", MapPlan, "room", lambda k, c: map_room(k.node, k.plan, c.gpu), "block"),
-    _row("rows", RowsPlan, "rows", lambda k, c: rows_at_once(k.node, c.gpu)),
+    _row("rows-nest", RowsPlan, "nest", lambda k, c: rows_nest(k.node, c.gpu)),
+    _row("rows", RowsPlan, "rows", lambda k, c: rows_at_once(k.node, k.plan, c.gpu), "nest"),
     _row("rows-form", RowsPlan, "form", lambda k, c: rows_form(k.node, k.plan, c.gpu), "rows"),
-    _row("rows-blocks", RowsPlan, "blocks", lambda k, c: rows_blocks(k.node, k.plan), "rows form"),
-    _row("rows-places", RowsPlan, "places", lambda k, c: rows_places(k.node, k.plan), "blocks"),
-    _row("rows-pipeline", RowsPlan, "ahead", lambda k, c: rows_in_flight(k.node, k.plan), "blocks"),
-    _row("rows-unroll", RowsPlan, "unrolled", lambda k, c: rows_unrolled(k.node, k.plan), "blocks"),
-    _row("rows-pieces", RowsPlan, "pieces", lambda k, c: rows_pieces(k.node, k.plan), "form"),
-    _row("rows-warps", RowsPlan, "warps", lambda k, c: rows_warps(k.node, k.plan), "blocks pieces"),
-    _row("rows-registers", RowsPlan, "registers", lambda k, c: rows_registers(k.plan), "pieces"),
-    _row("rows-room", RowsPlan, "room", lambda k, c: rows_room(k.node, k.plan, c.gpu), "rows"),
+    _row("rows-blocks", RowsPlan, "blocks", lambda k, c: rows_blocks(k.plan, c.gpu), "rows form"),
+    _row("rows-places", RowsPlan, "places", lambda k, c: rows_places(k.plan, c.gpu), "blocks"),
+    _row("rows-pipeline", RowsPlan, "ahead", lambda k, c: rows_in_flight(k.plan, c.gpu), "blocks"),
+    _row("rows-unroll", RowsPlan, "unrolled", lambda k, c: rows_unrolled(k.plan, c.gpu), "blocks"),
+    _row("rows-pieces", RowsPlan, "pieces", lambda k, c: rows_pieces(k.plan, c.gpu), "form"),
+    _row("rows-warps", RowsPlan, "warps", lambda k, c: rows_warps(k.plan, c.gpu), "blocks pieces"),
+    _row("rows-early", RowsPlan, "early", lambda k, c: rows_early(k.plan), "form pdl"),
+    _row("rows-flush", RowsPlan, "flush", lambda k, c: rows_flush(k.plan), "nest"),
+    _row("rows-widen", RowsPlan, "widens", lambda k, c: rows_widen(k.plan), "pieces"),
+    _row("rows-registers", RowsPlan, "registers", lambda k, c: rows_registers(k.plan, c.gpu), "pieces"),
+    _row("rows-room", RowsPlan, "room", lambda k, c: rows_room(k.plan, c.gpu), "rows"),
     _row("product-tile", ProductPlan, "tile", lambda k, c: product_tile(k.node, c.gpu)),
     _row("product-form", ProductPlan, "form", lambda k, c: product_form(k.node, k.plan), "tile"),
     _row("product-walk", ProductPlan, "walkers", lambda k, c: product_walkers(k.plan, c.gpu), "tile form"),
-    _row("product-order", ProductPlan, "order", lambda k, c: product_order(k.node, k.plan), "tile"),
+    _row("product-order", ProductPlan, "order", lambda k, c: product_order(k.node, k.plan, c.gpu), "tile"),
     _row(
         "product-prefetch", ProductPlan, "prefetch", lambda k, c: product_prefetch(k.node, k.plan, c.gpu), "tile form"
     ),
@@ -112,21 +138,29 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("product-precision", ProductPlan, "precision", lambda k, c: c.gpu.float32),
     _row("attention-tile", AttentionPlan, "tile", lambda k, c: attention_tile(k.node, c.gpu)),
     _row("attention-form", AttentionPlan, "form", lambda k, c: attention_form(k.node, k.plan), "tile"),
+    _row("attention-head", AttentionPlan, "head", lambda k, c: attention_head(k.node)),
+    _row("attention-value", AttentionPlan, "value", lambda k, c: attention_value(k.node)),
+    _row("attention-order", AttentionPlan, "order", lambda k, c: attention_order(k.node, k.plan), "form"),
+    _row("attention-queries", AttentionPlan, "queries", lambda k, c: attention_queries(k.plan), "tile form"),
+    # a weight below 2^-126 is none
+    _row("attention-flush", AttentionPlan, "flush", lambda k, c: True),
     _row("attention-single", AttentionPlan, "single", lambda k, c: attention_single(k.node, k.plan), "tile"),
     _row("attention-warps", AttentionPlan, "warps", lambda k, c: k.plan.cut.warps, "tile"),
     _row("attention-stages", AttentionPlan, "stages", lambda k, c: k.plan.cut.stages, "tile"),
     _row("attention-precision", AttentionPlan, "precision", lambda k, c: c.gpu.float32),
     _row("attention-room", AttentionPlan, "room", lambda k, c: attention_room(k.node, k.plan, c.gpu), "tile form"),
-    _row("routine-parts", RoutinePlan, "parts", lambda k, c: routine_parts(k.node, c.gpu)),
-    _row("scan-form", ScanPlan, "form", lambda k, c: scan_form(k.node, c.gpu)),
-    _row("scan-block", ScanPlan, "block", lambda k, c: scan_block(k.node, k.plan), "form"),
+    _row("routine-refused", RoutinePlan, "refused", lambda k, c: refusal(k.node)),
+    _row("routine-parts", RoutinePlan, "parts", lambda k, c: routine_parts(k.node, k.plan, c.gpu), "refused"),
+    _row("scan-combination", ScanPlan, "combination", lambda k, c: scan_combination(k.node, c.gpu)),
+    _row("scan-form", ScanPlan, "form", lambda k, c: scan_form(k.plan), "combination"),
+    _row("scan-block", ScanPlan, "block", lambda k, c: scan_block(k.node, k.plan, c.gpu), "form"),
     _row("scan-rows", ScanPlan, "rows", lambda k, c: scan_rows(k.node, k.plan, c.gpu), "block"),
     _row("scan-warps", ScanPlan, "warps", lambda k, c: scan_warps(k.plan), "rows"),
     _row("scan-room", ScanPlan, "room", lambda k, c: scan_room(k.node, k.plan, c.gpu), "rows"),
     _row("scatter-fill", ScatterPlan, "fill", _fill),
     _row("scatter-form", ScatterPlan, "form", lambda k, c: scatter_form(k.node)),
-    _row("scatter-block", ScatterPlan, "block", lambda k, c: scatter_block(k.node, k.plan), "form"),
-    _row("scatter-ahead", ScatterPlan, "ahead", lambda k, c: scatter_ahead(k.node, k.plan), "form"),
+    _row("scatter-block", ScatterPlan, "block", lambda k, c: scatter_block(k.node, k.plan, c.gpu), "form"),
+    _row("scatter-ahead", ScatterPlan, "ahead", lambda k, c: scatter_ahead(k.node, k.plan, c.gpu), "form"),
     _row("scatter-warps", ScatterPlan, "warps", lambda k, c: scatter_warps(k.plan), "block"),
     _row("scatter-room", ScatterPlan, "room", lambda k, c: scatter_room(k.node, k.plan, c.gpu), "block"),
 )

@@ -8,31 +8,21 @@ from ...ir.plans.tiles import GemmTile, Tile
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import TENSOR_CORE_TILE, Device
 from ..cost.estimates import number
-from .axes import as_gemm
-from .blocks import blocks
+from .axes import as_product
+from .blocks import blocks, power_of_two
 from .fit import unit_strides
 from .quantised_tiles import quantised_tile
 from .tiles import attention_tile, conv_tile, gemm_tile
-
-#: rows of tiles up to which they run row by row
-FEW_ROWS = 8
-#: rows of tiles, and tiles for each multiprocessor, up to which weights are worth asking for early
-EARLY_ROWS, EARLY_TILES = 2, 2
 
 
 def chosen_tile(node: Gemm | Conv | Attention, device: Device) -> Tile:
     """The tile of a node on a device: measured, or by the model."""
     if isinstance(node, Attention):
         return attention_tile(node, device)
-    found = as_product(node)
-    if isinstance(found, Gemm) and found.quantised is not None:
-        return quantised_tile(found, found.quantised, device)
-    return gemm_tile(found, device) if isinstance(found, Gemm) else conv_tile(found, device)
-
-
-def as_product(node: Gemm | Conv) -> Gemm | Conv:
-    """The node, as a product where that is what it is."""
-    return node if isinstance(node, Gemm) else as_gemm(node) or node
+    node = as_product(node)
+    if isinstance(node, Gemm) and node.quantised is not None:
+        return quantised_tile(node, node.quantised, device)
+    return gemm_tile(node, device) if isinstance(node, Gemm) else conv_tile(node, device)
 
 
 def product_tile(node: Gemm | Conv, device: Device) -> GemmTile:
@@ -44,7 +34,7 @@ def product_tile(node: Gemm | Conv, device: Device) -> GemmTile:
 
 def product_form(node: Gemm | Conv, plan: ProductPlan) -> str:
     """See ProductPlan."""
-    node, tile = as_product(node), plan.cut
+    tile = plan.cut
     if isinstance(node, Gemm) and node.quantised is not None and node.quantised.group:
         return "planes"
     if isinstance(node, Gemm):
@@ -61,19 +51,21 @@ def product_walkers(plan: ProductPlan, device: Device) -> int:
     return device.sms * plan.cut.together if plan.form == "persistent" else 0
 
 
-def product_order(node: Gemm | Conv, plan: ProductPlan) -> str:
+def product_order(node: Gemm | Conv, plan: ProductPlan, device: Device) -> str:
     """The order of tiles: row by row where there are few rows of them, else in groups of rows."""
-    m_tiles, _ = _tiles(as_product(node), plan.cut)
-    return "rows" if m_tiles.constant is not None and m_tiles.constant <= FEW_ROWS else "groups"
+    m_tiles, n_tiles = _tiles(node, plan.cut)
+    if ONE in (m_tiles, n_tiles):
+        return "row" if m_tiles == ONE else "column"
+    return "rows" if m_tiles.constant is not None and m_tiles.constant <= device.products.few_rows else "groups"
 
 
 def product_prefetch(node: Gemm | Conv, plan: ProductPlan, device: Device) -> bool:
     """Whether weights are worth asking for early: all programs start at once, and few ask for the same."""
-    node = as_product(node)
     m_tiles, n_tiles = _tiles(node, plan.cut)
+    facts = device.products
     quantised = isinstance(node, Gemm) and node.quantised is not None
     m, tiles = m_tiles.constant, (m_tiles * n_tiles * (plan.cut.split if quantised else 1)).constant
-    few = m is not None and m <= EARLY_ROWS and tiles is not None and tiles <= EARLY_TILES * device.sms
+    few = m is not None and m <= facts.early_rows and tiles is not None and tiles <= facts.early_tiles * device.sms
     if not plan.pdl or not few:
         return False
     if isinstance(node, Gemm):
@@ -116,6 +108,31 @@ def attention_form(node: Attention, plan: AttentionPlan) -> str:
     """packed where there are few queries, else heads: see AttentionPlan."""
     queries = node.dims[2].extent.constant
     return "packed" if key_group(node) > 1 and queries is not None and queries * 2 <= plan.cut.m else "heads"
+
+
+def attention_head(node: Attention) -> int:
+    """Elements of a row of keys that a tile has; tensor cores want some at least."""
+    return _block_of(node.head_size)
+
+
+def attention_value(node: Attention) -> int:
+    """Elements of a row of values that a tile has."""
+    return _block_of(node.dims[3].extent)
+
+
+def _block_of(size: Index) -> int:
+    assert size.constant is not None
+    return max(TENSOR_CORE_TILE, power_of_two(size.constant))
+
+
+def attention_order(node: Attention, plan: AttentionPlan) -> str:
+    """Rows that see the most keys first: see AttentionPlan."""
+    return "late first" if node.causal and plan.form == "heads" else ""
+
+
+def attention_queries(plan: AttentionPlan) -> bool:
+    """Whether queries come through a tensor descriptor: those of one head are rows of a matrix."""
+    return plan.cut.descriptors and plan.form == "heads"
 
 
 def attention_single(node: Attention, plan: AttentionPlan) -> bool:

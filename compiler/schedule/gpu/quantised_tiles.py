@@ -14,20 +14,6 @@ from ...machine.gpu import LINE, TENSOR_CORE_TILE, Device
 from .fit import misfit
 from .tiles import Shape, gemm_shape, vector_tile
 
-#: rows up to which a product is bound by its weights, which are then read by as many programs as fill the chip
-FEW_ROWS = 16
-#: columns of a tile of few rows; programs that share one; steps that each of these has at least
-NARROW, SPLITS, LEAST_STEPS = (64, 32), (1, 2, 4, 8), 2
-#: programs of one row for each multiprocessor
-ROW_FILLING = 2
-#: stages of few rows: more take longer to fill than they hide
-FEW_STAGES = 3
-#: tiles of 64 columns for each multiprocessor from which narrower ones are no faster
-CROWD = 4
-#: tiles of 64 columns for each multiprocessor from which one row is as fast on tensor cores
-MANY_COLUMNS = 8
-#: rows from which programs walk over tiles
-MANY_ROWS = 1024
 #: capability from which tensor cores multiply float8
 FLOAT8 = 90
 
@@ -51,10 +37,10 @@ def quantised_tile(node: Gemm, how: Quantised, device: Device) -> GemmTile:
         return _of_groups(shape, how, node, device)
     if shape.m == 1 and node.dims[-2].extent == ONE and _row_by_row(shape, node, device):
         return row_tile(shape, device)
-    if shape.m <= FEW_ROWS:
+    if shape.m <= device.quantised.few_rows:
         step = LINE if shape.k >= 2 * LINE else max(2 * TENSOR_CORE_TILE, 1 << max(shape.k - 1, 0).bit_length())
         return _few_rows(shape, step, step, -(-shape.k // step), device)
-    walking = _walking(node, shape)
+    walking = _walking(node, shape, device)
     return walking or _many_rows(shape, node, device, 1 if shape.k < 2 * LINE else 2)
 
 
@@ -62,7 +48,7 @@ def _of_groups(shape: Shape, how: Quantised, node: Gemm, device: Device) -> Gemm
     """Steps are parts of a run of k, or of a group."""
     step = how.run or min(LINE, how.group & -how.group)
     words = row_words(shape.k, how.run) if how.run else shape.k
-    if shape.m <= FEW_ROWS:
+    if shape.m <= device.quantised.few_rows:
         return _few_rows(shape, step, step * (2 if how.run else 1), -(-words // step), device)
     many = _many_rows(shape, node, device, 1)
     return replace(many, k=min(step, 32 if how.run else 64))
@@ -70,11 +56,11 @@ def _of_groups(shape: Shape, how: Quantised, node: Gemm, device: Device) -> Gemm
 
 def _few_rows(shape: Shape, step: int, line: int, steps: int, device: Device) -> GemmTile:
     """The tile of few rows that takes the least time by the model. line: bytes of a column in a step."""
-    tiles = []
-    for n, split in itertools.product(NARROW, SPLITS):
-        crowded = n < NARROW[0] and -(-shape.n // NARROW[0]) >= CROWD * device.sms
-        if not crowded and (split == 1 or steps >= split * LEAST_STEPS):
-            tiles.append(GemmTile(TENSOR_CORE_TILE, n, step, 4, FEW_STAGES, split))
+    tiles, facts = [], device.quantised
+    for n, split in itertools.product(facts.narrow, facts.splits):
+        crowded = n < facts.narrow[0] and -(-shape.n // facts.narrow[0]) >= facts.crowd * device.sms
+        if not crowded and (split == 1 or steps >= split * facts.least_steps):
+            tiles.append(GemmTile(TENSOR_CORE_TILE, n, step, 4, facts.stages, split))
     return min(tiles, key=lambda t: (few_rows_time(shape, t, line, steps, device), t.split, t.n))
 
 
@@ -94,16 +80,18 @@ def few_rows_time(shape: Shape, tile: GemmTile, line: int, steps: int, device: D
 
 def _row_by_row(shape: Shape, node: Gemm, device: Device) -> bool:
     """Whether one row is multiplied without tensor cores."""
-    return node.a_dtype in ("f32", "f16", "bf16") and -(-shape.n // NARROW[0]) < MANY_COLUMNS * device.sms
+    facts = device.quantised
+    wide = -(-shape.n // facts.narrow[0]) >= facts.wide_row * device.sms
+    return node.a_dtype in ("f32", "f16", "bf16") and not wide
 
 
 def row_tile(shape: Shape, device: Device) -> GemmTile:
     """The tile of one row of floats and weights of bytes."""
     tile = vector_tile(shape, device)
     n = tile.n
-    while n > 4 and -(-shape.n // n) < ROW_FILLING * device.sms:
+    while n > 4 and -(-shape.n // n) < device.quantised.row_filling * device.sms:
         n //= 2
-    return replace(tile, n=n, stages=FEW_STAGES)
+    return replace(tile, n=n, stages=device.quantised.stages)
 
 
 def _many_rows(shape: Shape, node: Gemm, device: Device, lines: int) -> GemmTile:
@@ -119,15 +107,16 @@ def _many_rows(shape: Shape, node: Gemm, device: Device, lines: int) -> GemmTile
 def _pair(shape: Shape, node: Gemm, device: Device) -> GemmTile:
     """The tile of two products, each of half the columns that one of both would have."""
     one = replace(node, also=())
-    tile = _walking(one, shape) or _many_rows(shape, node, device, 1 if shape.k < 2 * LINE else 2)
+    tile = _walking(one, shape, device) or _many_rows(shape, node, device, 1 if shape.k < 2 * LINE else 2)
     return replace(tile, n=max(2 * TENSOR_CORE_TILE, tile.n // (1 << len(node.also).bit_length())))
 
 
-def _walking(node: Gemm, shape: Shape) -> GemmTile | None:
+def _walking(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
     """The tile of programs that walk over many tiles of bytes times bytes; None where they cannot. Sums of float8 that
     are added to others take registers of their own."""
     how = node.quantised
     promoted = how is not None and how.float8 and not how.fast
     tile = GemmTile(128, 128 if promoted else 256, 128, 8, 4 if promoted else 3, descriptors=True)
-    fits = shape.m >= MANY_ROWS and shape.n >= 256 and shape.k >= 512 and not misfit(node, tile)
-    return tile if fits else None
+    facts = device.quantised
+    large = shape.m >= facts.many_rows and shape.n >= facts.many_columns and shape.k >= facts.many_deep
+    return tile if large and not misfit(node, tile) else None

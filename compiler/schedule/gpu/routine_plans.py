@@ -7,39 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir.bounds import largest
 from ...ir.dtypes import DTYPES
 from ...ir.fourier import LEAST, Pass, passes
 from ...ir.index import ONE, Index, maximum, product
-from ...ir.plans.gpu import PartPlan
+from ...ir.plans.gpu import PartPlan, RoutinePlan
 from ...ir.program import Assert
 from ...ir.routines import Routine
 from ...machine.gpu import Device
 from ..cost.estimates import number
 from .blocks import blocks, power_of_two, share, warps_for
-from .width import INT32_MAX
+from .width import INT32_MAX, fits_int32, is_wide
 
 #: rows and columns of a matrix in registers
 MOST_IN_REGISTERS = 128
 #: and of one in scratch memory, of which a row or a column is in registers
 MOST_IN_MEMORY = 4096
-#: columns of a right-hand side for one program
-COLUMNS = 16
-#: elements of a run that is sorted by counting, of a program, and of those compared at once; of a program that merges
-RUN, SORTED, STEP, MERGED = 1024, 128, 128, 256
-#: elements of a mask that a program has in registers, and parts of it, each of a program, at most
-BLOCK, PARTS = 1024, 1024
-#: up to so many elements of a mask are one program's
-ALONE = 4 * BLOCK
-#: places that a program searches for, and rows of one that merges
-SEARCHED, ROWS = 256, 128
-#: lanes of a program that works through boxes or states, and of one that pools
-LANES, POOLED = 1024, 128
-#: elements of a program's tile of a Fourier transform: sums in registers, real and imaginary ones; and transforms
-SUMS = {"f32": 2048, "f64": 1024}
-MOST_TRANSFORMS = 1024
 
 
 @dataclass(frozen=True)
@@ -49,6 +34,11 @@ class MatrixLimits:
     tiles: int
     most: int = MOST_IN_REGISTERS
     in_memory: bool = False
+
+    @property
+    def oblong(self) -> bool:
+        """Whether rows and columns have a tile each."""
+        return self.tiles == 2
 
 
 MATRICES: Mapping[str, MatrixLimits] = {
@@ -65,22 +55,28 @@ MATRICES: Mapping[str, MatrixLimits] = {
     "eig": MatrixLimits(1, MOST_IN_MEMORY, True),
     "svd": MatrixLimits(2, MOST_IN_MEMORY, True),
 }
+#: routines of boxes and of states. Their loops, and those of factorisations, end by what a sum says: all lanes have to
+#: read the same, or some wait for others that have left; but lanes whose FMAs differ do not
+IN_ORDER = ("nms", "roi_align", "roi_pool", "ctc", "recursive_filter")
 #: factorisations whose programs share the columns of a right-hand side
 SOLVERS = ("triangular", "ldl_solve")
 
 
-def routine_parts(node: Routine | Assert, device: Device) -> tuple[PartPlan, ...]:
-    """The plans of the launches of a routine, in order; none where it has no kernel or refusal() says why."""
+def routine_parts(node: Routine | Assert, plan: RoutinePlan, device: Device) -> tuple[PartPlan, ...]:
+    """The plans of the launches of a routine, in order; none where it has no kernel."""
     if isinstance(node, Assert):
         return (_part("check", 1, (ONE,), device, 1),)
-    if node.function in MATRICES:
-        return _matrix(node, device)
-    plan = PLANNERS.get(node.function)
-    return plan(node, device) if plan is not None else ()
+    if plan.refused:
+        return ()
+    parts = _matrix(node, device) if node.function in MATRICES else PLANNERS[node.function](node, device)
+    fuses = node.function not in (*MATRICES, *IN_ORDER)
+    return tuple(replace(part, wide=part.wide or is_wide(node), fuses=fuses) for part in parts)
 
 
-def refusal(node: Routine) -> str:
+def refusal(node: Routine | Assert) -> str:
     """Why a routine is not computed on a GPU; empty where it is."""
+    if isinstance(node, Assert):
+        return ""
     if node.function == "sort":
         return "" if size_bound(node.sizes[0]) is not None else "it needs to know how long a row is at most"
     limits = MATRICES.get(node.function)
@@ -108,22 +104,22 @@ def transforms(n: int, dtype: str) -> tuple[tuple[Pass, ...], ...]:
 
 def _part(
     form: str, block: int, programs: tuple[Index, ...], device: Device, warps: int, *, step: int = 0, run: int = 0,
-    shares: int = 1, tiles: tuple[int, ...] = (),
+    shares: int = 1, tiles: tuple[int, ...] = (), wide: bool = False,
 ) -> PartPlan:  # fmt: skip
-    room = device.leaves_room(number(product(programs)))
+    room, places = device.leaves_room(number(product(programs))), 64 if 2 * run > INT32_MAX else 32
     return PartPlan(
-        form, warps, pdl=device.pdl, room=room, block=block, step=step, run=run, shares=shares, tiles=tiles
+        form, warps, pdl=device.pdl, room=room, wide=wide, block=block, step=step, run=run, shares=shares, tiles=tiles,
+        places=places,
     )  # fmt: skip
 
 
 def _matrix(node: Routine, device: Device) -> tuple[PartPlan, ...]:
-    if refusal(node):
-        return ()
+    facts = device.routines
     limits = MATRICES[node.function]
     tiles = [power_of_two(size_bound(size) or 0) for size in node.sizes[: limits.tiles]]
     programs: tuple[Index, ...] = (node.count,)
     if node.function in SOLVERS:
-        tiles.append(min(COLUMNS, power_of_two(size_bound(node.sizes[1]) or COLUMNS)))
+        tiles.append(min(facts.columns, power_of_two(size_bound(node.sizes[1]) or facts.columns)))
         programs = (node.count, blocks(node.sizes[1], tiles[1]))
     held = tiles[0] if limits.in_memory else tiles[0] * tiles[-1]
     return (_part("matrix", held, programs, device, warps_for(held, 16), tiles=tuple(tiles)),)
@@ -131,13 +127,13 @@ def _matrix(node: Routine, device: Device) -> tuple[PartPlan, ...]:
 
 def _sort(node: Routine, device: Device) -> tuple[PartPlan, ...]:
     """Runs that are sorted by counting, which are then merged two by two."""
+    facts = device.routines
     n, bound = node.sizes[0], size_bound(node.sizes[0])
-    if bound is None:
-        return ()
+    assert bound is not None
     found = []
-    for i, run in enumerate([RUN, *(RUN << i for i in range(64) if RUN << i < bound)]):
-        block = min(MERGED if i else SORTED, power_of_two(bound or RUN))
-        step = min(STEP, block)
+    for i, run in enumerate([facts.run, *(facts.run << i for i in range(64) if facts.run << i < bound)]):
+        block = min(facts.merged if i else facts.sorted, power_of_two(bound or facts.run))
+        step = min(facts.step, block)
         warps = warps_for(block * (1 if i else step), 64)
         programs = (node.count, blocks(n, block))
         found.append(_part("merge" if i else "runs", block, programs, device, warps, step=step, run=run))
@@ -145,32 +141,36 @@ def _sort(node: Routine, device: Device) -> tuple[PartPlan, ...]:
 
 
 def _mode(node: Routine, device: Device) -> tuple[PartPlan, ...]:
-    block = min(SORTED, power_of_two(size_bound(node.sizes[0]) or SORTED))
-    step = min(STEP, block)
+    facts = device.routines
+    block = min(facts.sorted, power_of_two(size_bound(node.sizes[0]) or facts.sorted))
+    step = min(facts.step, block)
     return (_part("mode", block, (node.count,), device, warps_for(block * step, 64), step=step),)
 
 
 def _nonzero_indices(node: Routine, device: Device) -> tuple[PartPlan, ...]:
     """One program where a mask is short; else programs that count, and then programs that write."""
+    facts = device.routines
     (n,) = node.sizes
-    bound, warps = size_bound(n), warps_for(BLOCK, 8)
-    if bound is not None and bound <= ALONE:
-        return (_part("alone", BLOCK, (ONE,), device, warps, run=ALONE),)
-    part = maximum(ONE, blocks(n, BLOCK * PARTS)) * BLOCK
+    bound, warps = size_bound(n), warps_for(facts.block, 8)
+    if bound is not None and bound <= facts.alone:
+        return (_part("alone", facts.block, (ONE,), device, warps, run=facts.alone),)
+    part = maximum(ONE, blocks(n, facts.block * facts.parts)) * facts.block
     programs = ((maximum(n, ONE) + part - 1) // part,)  # one that counts nothing, too
-    return tuple(_part(form, BLOCK, programs, device, warps, shares=PARTS) for form in ("count", "write"))
+    return tuple(_part(form, facts.block, programs, device, warps, shares=facts.parts) for form in ("count", "write"))
 
 
 def _ends_before(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    facts = device.routines
     total = node.sizes[1]
-    block = min(SEARCHED, power_of_two(size_bound(total) or SEARCHED))
+    block = min(facts.searched, power_of_two(size_bound(total) or facts.searched))
     return (_part("search", block, (blocks(total, block),), device, warps_for(block, 2)),)
 
 
 def _row_order(node: Routine, device: Device) -> tuple[PartPlan, ...]:
     """Sorted runs of rows, twice as long with every kernel."""
+    facts = device.routines
     n, bound = node.sizes[0], size_bound(node.sizes[0]) or INT32_MAX
-    block = min(ROWS, power_of_two(bound))
+    block = min(facts.rows, power_of_two(bound))
     runs = [1, *(1 << i for i in range(1, 31) if 1 << i < bound)]
     return tuple(
         _part("merge rows", block, (blocks(n, block),), device, warps_for(block, 1), run=run) for run in runs
@@ -178,40 +178,50 @@ def _row_order(node: Routine, device: Device) -> tuple[PartPlan, ...]:
 
 
 def _nms(node: Routine, device: Device) -> tuple[PartPlan, ...]:
-    block = min(LANES, power_of_two(size_bound(node.sizes[0]) or LANES))
+    facts = device.routines
+    block = min(facts.lanes, power_of_two(size_bound(node.sizes[0]) or facts.lanes))
     return (_part("boxes", block, (ONE,), device, warps_for(block, 4)),)
 
 
 def _region(node: Routine, device: Device) -> tuple[PartPlan, ...]:
+    facts = device.routines
     channels, _, _, _, bins_y, bins_x, *_ = node.sizes
-    programs = (node.count, blocks(channels * bins_y * bins_x, POOLED))
-    return (_part("bins", POOLED, programs, device, warps_for(POOLED, 1)),)
+    programs = (node.count, blocks(channels * bins_y * bins_x, facts.pooled))
+    return (_part("bins", facts.pooled, programs, device, warps_for(facts.pooled, 1)),)
 
 
 def _ctc(node: Routine, device: Device) -> tuple[PartPlan, ...]:
-    block = min(LANES, power_of_two(size_bound(node.sizes[2] * 2 + 1) or LANES))
+    facts = device.routines
+    block = min(facts.lanes, power_of_two(size_bound(node.sizes[2] * 2 + 1) or facts.lanes))
     return (_part("states", block, (node.count,), device, warps_for(block, 4)),)
 
 
 def _recursive_filter(node: Routine, device: Device) -> tuple[PartPlan, ...]:
-    block = power_of_two(max(size_bound(node.sizes[1]) or LANES, 2))
+    facts = device.routines
+    block = power_of_two(max(size_bound(node.sizes[1]) or facts.lanes, 2))
     return (_part("states", block, (node.count,), device, 1),)
 
 
 def _fourier(node: Routine, device: Device) -> tuple[PartPlan, ...]:
     """A kernel for each pass, or one for both."""
+    facts = device.routines
     n, dtype = node.sizes[0].constant, DTYPES[node.outputs[0].buffer.dtype].compute
     assert n is not None
-    found = []
+    found, wide = [], not fits_int32(node.count * (4 * n))  # the passes meet in scratch memory
+    sums = facts.sums if dtype == "f32" else facts.sums_f64
     for steps in transforms(n, dtype):
         padded = math.prod(s.padded for s in steps)
         total = node.count * (n // math.prod(s.radix for s in steps))
         least = 1 if len(steps) > 1 else LEAST
-        most = max(number(total), 1) if total.constant is not None else MOST_TRANSFORMS * MOST_TRANSFORMS
-        fits = min(SUMS[dtype] // padded, share(total, device, least, MOST_TRANSFORMS), power_of_two(most))
+        most = max(number(total), 1) if total.constant is not None else facts.transforms * facts.transforms
+        fits = min(
+            sums // padded,
+            share(total, device, least, facts.transforms),
+            power_of_two(most),
+        )
         block, form = max(fits, least), "tensor cores" if dtype == "f32" else "sums"
         warps = warps_for(block * padded, 16, 8)
-        found.append(_part(form, block, (blocks(total, block),), device, warps, shares=len(steps)))
+        found.append(_part(form, block, (blocks(total, block),), device, warps, shares=len(steps), wide=wide))
     return tuple(found)
 
 

@@ -71,25 +71,6 @@ def shapes(node: Gemm | Conv) -> tuple[Shape, ...]:
 # products ------------------------------------------------------------------------------------------------------------
 #: functions of an epilogue that need many registers beside the sums
 FUNCTIONS = frozenset("exp expm1 log log1p tanh sigmoid silu erf erfc gelu_erf gelu_tanh pow sin cos tan".split())
-#: the largest tile in one piece, and the most sums of a thread, that leave registers for a heavy epilogue, or for
-#: another tensor that it reads
-HEAVY, HEAVY_SUMS = 128 * 192, 128
-#: tiles for programs that walk: microseconds for each tile, and for each step of k; measured on sm_90
-WALKS = {
-    GemmTile(128, 384, 64, 8, 3, descriptors=True): (1.5, 1.0),
-    GemmTile(128, 320, 64, 8, 3, descriptors=True): (1.5, 0.92),
-    GemmTile(128, 256, 64, 8, 3, descriptors=True, halves=True): (1.5, 0.68),
-    GemmTile(128, 192, 64, 4, 4, descriptors=True): (1.5, 0.49),
-    GemmTile(128, 192, 64, 8, 4, descriptors=True): (1.5, 0.54),
-    GemmTile(128, 128, 64, 8, 4, descriptors=True, flatten=True): (1.2, 0.37),
-}
-#: bytes of the parts of all tiles that programs share
-MAX_WORK = 64 << 20
-SPLITS = (1, 2, 3, 4, 6, 8)
-#: traffic of an epilogue in bytes of its result
-EPILOGUE = 1.7
-#: registers of a thread beside its sums
-OTHER_REGISTERS = 40
 
 
 def gemm_tile(node: Gemm, device: Device) -> GemmTile:
@@ -123,7 +104,7 @@ def _gemm_tile(node: Gemm, device: Device) -> GemmTile:
     if node.also:
         return _pair_tile(node, shape, dtype, device)
     known = _measured_tile(node, shape, device, heavy)
-    if known is not None and heavy and not leaves_registers(known):
+    if known is not None and heavy and not leaves_registers(known, device):
         known = _in_halves(node, known)
     if known is not None:
         return known
@@ -133,10 +114,10 @@ def _gemm_tile(node: Gemm, device: Device) -> GemmTile:
     return walked or fastest(shapes(node), dtype, device, heavy or reads_tiles(node))
 
 
-def leaves_registers(tile: GemmTile) -> bool:
+def leaves_registers(tile: GemmTile, device: Device) -> bool:
     """Whether the sums of a tile leave registers for a heavy epilogue, or for another tensor that it reads."""
     threads = WARP * tile.warps * (2 if tile.specialize else 1)
-    return tile.halves or tile.m * tile.n <= min(HEAVY, HEAVY_SUMS * threads)
+    return tile.halves or tile.m * tile.n <= min(device.products.heavy, device.products.heavy_sums * threads)
 
 
 def _in_halves(node: Gemm, tile: GemmTile) -> GemmTile | None:
@@ -151,17 +132,20 @@ def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
     """The tile of programs that walk over many tiles; None where there are few, or no descriptors."""
     from .fit import misfit
 
-    enough = shape.m * shape.n >= device.sms * 128 * 64 and shape.k >= 256 and shape.m >= 1024
+    facts = device.products
+    walks = dict(facts.walks)
+    enough = shape.m * shape.n >= device.sms * facts.walk_tile
+    enough = enough and shape.k >= facts.walk_depth and shape.m >= facts.walk_rows
     if not device.descriptors or not enough or len(shapes(node)) > 1 or DTYPES[node.b.buffer.dtype].size != 2:
         return None
 
     def time(tile: GemmTile) -> float:
-        start, step = WALKS[tile]
+        start, step = walks[tile]
         rounds = -(-(-(-shape.m // tile.m) * -(-shape.n // tile.n)) // device.sms)
         return rounds * (start + step * -(-shape.k // tile.k))
 
     heavy = is_heavy(node)
-    fitting = [t for t in WALKS if not misfit(node, t) and (not heavy or leaves_registers(t))]
+    fitting = [t for t in walks if not misfit(node, t) and (not heavy or leaves_registers(t, device))]
     return min(fitting, key=time, default=None)
 
 
@@ -211,7 +195,7 @@ def expected_time(shape: Shape, dtype: str, device: Device, unsplit: bool = Fals
     known = measured_time(shape, dtype, device)
     if known is not None:
         return known
-    tiles = candidates(shape, dtype, device, (1,) if unsplit else SPLITS)
+    tiles = candidates(shape, dtype, device, (1,) if unsplit else None)
     return min(estimate(shape, dtype, t, device) for t in tiles)
 
 
@@ -224,17 +208,18 @@ def conv_tile(node: Conv, device: Device) -> GemmTile:
         return depthwise_tile(node)
     known = measured_conv(shape, node.w.dtype, device) if len(shapes(node)) == 1 else None
     heavy = is_heavy(node)
-    if known is not None and (not heavy or leaves_registers(known)):
+    if known is not None and (not heavy or leaves_registers(known, device)):
         return known
     return fastest(shapes(node), node.w.dtype, device, heavy or reads_tiles(node))
 
 
 def fastest(
-    of_shapes: tuple[Shape, ...], dtype: str, device: Device, heavy: bool = False, splits: tuple[int, ...] = SPLITS
+    of_shapes: tuple[Shape, ...], dtype: str, device: Device, heavy: bool = False, splits: tuple[int, ...] | None = None
 ) -> GemmTile:
     """The tile that the model of waves finds fastest over all shapes; one accumulator, no descriptors.
 
-    heavy: the epilogue needs registers, see is_heavy() and reads_tiles(); splits: those that are allowed.
+    heavy: the epilogue needs registers, see is_heavy() and reads_tiles(); splits: those that are
+    allowed; None: all of the device.
     """
     tiles = dict.fromkeys(t for shape in of_shapes for t in candidates(shape, dtype, device, splits))
 
@@ -243,13 +228,13 @@ def fastest(
         return sum(times), tile.m * tile.n, tile.split
 
     most = max(s.m * s.n * s.batch for s in of_shapes) * 4
-    allowed = (t for t in tiles if t.split == 1 or most * t.split <= MAX_WORK)
-    return min((t for t in allowed if not heavy or leaves_registers(t)), key=cost)
+    allowed = (t for t in tiles if t.split == 1 or most * t.split <= device.products.shared_bytes)
+    return min((t for t in allowed if not heavy or leaves_registers(t, device)), key=cost)
 
 
-def candidates(shape: Shape, dtype: str, device: Device, splits: tuple[int, ...] = SPLITS) -> Iterator[GemmTile]:
+def candidates(shape: Shape, dtype: str, device: Device, splits: tuple[int, ...] | None = None) -> Iterator[GemmTile]:
     """Tiles that are worth a look for a shape."""
-    half = uses_tensor_cores(dtype, device)
+    half, splits = uses_tensor_cores(dtype, device), splits or device.products.splits
     for m, n in dict(device.half_tiles if half else device.float_tiles):
         if (m > 16 and m >= 2 * shape.m) or (n > 32 and n >= 2 * shape.n) or (dtype == "f32" and m * n > 128 * 128):
             continue
@@ -283,7 +268,7 @@ def estimate(shape: Shape, dtype: str, tile: GemmTile, device: Device) -> float:
     threads = WARP * tile.warps
     programs = -(-shape.m // tile.m) * -(-shape.n // tile.n) * shape.batch * tile.split
     shared = (tile.m + tile.n) * tile.k * shape.size * tile.stages
-    registers = (tile.m * tile.n // threads + OTHER_REGISTERS) * threads
+    registers = (tile.m * tile.n // threads + device.products.other_registers) * threads
     together = max(1, min(device.shared // shared, REGISTERS // registers, -(-programs // device.sms)))
     rounds = -(-programs // (device.sms * together))
     count = -(-shape.k // (tile.k * tile.split))
@@ -291,7 +276,7 @@ def estimate(shape: Shape, dtype: str, tile: GemmTile, device: Device) -> float:
     compute = 2 * tile.m * tile.n * tile.k / (roof * part) * together
     loads = (tile.m + tile.n) * tile.k * shape.size * together / (memory * device.l2_speed)
     program = device.startup + device.latency + count * max(compute, loads, device.latency / tile.stages)
-    program += tile.m * tile.n * shape.size * together / memory * EPILOGUE
+    program += tile.m * tile.n * shape.size * together / memory * device.products.epilogue
     traffic = (shape.m * shape.k + shape.n * shape.k + shape.m * shape.n) * shape.batch * shape.size
     gather = device.gather + device.gather_part * tile.split if tile.split > 1 else 0.0
     return max(rounds * program, traffic / (device.bandwidth * 1e6)) + gather

@@ -11,7 +11,7 @@ from typing import TypeVar
 from ...ir.index import (
     product,
 )
-from ...ir.nodes import Map, Nest, Reduce, Scan
+from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
 from ...ir.rewrite import fuse
 from .vector_axis import keeps_indices
 
@@ -28,6 +28,17 @@ def collapse(node: N, keep: int = 0, spare: int = 0) -> N:
     if isinstance(node, Reduce) and not keeps_indices(node):
         node = _collapse_field(node, "rdims", 0, 0)
     return node
+
+
+def filling(node: Scatter) -> Map:
+    """The map that fills the result of a scatter in front of its updates."""
+    return Map(node.dims, node.stores, node.origin)
+
+
+def collapse_fill(node: Scatter) -> Scatter:
+    """The scatter with the loops of its fill merged."""
+    fill = collapse(filling(node))
+    return replace(node, dims=fill.dims, stores=fill.stores)
 
 
 def collapse_reduced(node: Reduce) -> Reduce:

@@ -11,7 +11,7 @@ it writes has no such form (`separate_rows` makes kernels of its stages).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...ir.buffers import Buffer
 from ...ir.expr import Expr, Load, rewrite
@@ -23,37 +23,17 @@ from ...ir.index import (
     row_major,
 )
 from ...ir.nodes import Map, Nest, Reduce, Store
+from ...ir.plans.gpu import RowForm, RowStage
 from ...ir.rewrite import flattened, map_expressions, substituted
+from ...machine.gpu_programs import RowFacts
 from ..graph import NodeGraph, label
 from ..remarks import Remarks
 
-#: elements of a row that a program holds in registers; longer rows are walked through
-MAX_ROW = 16384
-#: of dynamic rows, whose kernels are made for the longest
-MAX_DYNAMIC_ROW = 4096
 COLUMNS = ("j", "k", "l", "o", "p", "q", "r", "s")
 
 
-@dataclass(frozen=True)
-class RowStage:
-    """A stage in terms of the row and its column loop; None: one value for each row."""
-
-    node: Map | Reduce
-    column: Var | None
-
-
-@dataclass(frozen=True)
-class RowForm:
-    """rows: the flat loop over the rows, None when there is just one; whole: rows are held in registers."""
-
-    row: Var | None
-    stages: tuple[RowStage, ...]
-    locals: tuple[Buffer, ...]
-    whole: bool
-
-
-def row_form(node: Map | Reduce | Nest) -> RowForm | None:
-    """The form of a node, or None when it has none."""
+def row_form(node: Map | Reduce | Nest, facts: RowFacts) -> RowForm | None:
+    """The form of a node, or None when it has none. facts: how long rows are that a program of the GPU holds."""
     rows, stages, locals_ = _parts(node)
     row = Var("row", product(v.extent for v in rows)) if rows else None
     values = flattened(rows, row)
@@ -73,7 +53,7 @@ def row_form(node: Map | Reduce | Nest) -> RowForm | None:
                 return None
             column = columns.setdefault(extent, Var(COLUMNS[len(columns)], extent))
         found.append(RowStage(_moved(stage, {**values, **flattened(loops, column)}, row, column), column))
-    whole = all(_held(v.extent) for v in columns.values())
+    whole = all(_held(v.extent, facts) for v in columns.values())
     if not _at_hand(found, whole):
         return None
     return RowForm(row, tuple(found), locals_, whole)
@@ -85,15 +65,15 @@ def _parts(node: Map | Reduce | Nest) -> tuple[tuple[Var, ...], tuple[Map | Redu
     return (node.dims if isinstance(node, Reduce) else node.dims[:-1]), (node,), ()
 
 
-def _held(extent: Index) -> bool:
+def _held(extent: Index, facts: RowFacts) -> bool:
     from ...ir.index import Size
 
     if extent.constant is not None:
-        return extent.constant <= MAX_ROW
+        return extent.constant <= facts.held
     sizes = {s.name: s.hi for s in extent.atoms() if isinstance(s, Size)}
     if any(hi is None for hi in sizes.values()):
         return False
-    return extent.evaluate({name: hi for name, hi in sizes.items() if hi is not None}) <= MAX_DYNAMIC_ROW
+    return extent.evaluate({name: hi for name, hi in sizes.items() if hi is not None}) <= facts.held_dynamic
 
 
 def _moved(stage: Map | Reduce, values: dict[Atom, Index], row: Var | None, column: Var | None) -> Map | Reduce:
@@ -122,10 +102,10 @@ def _at_hand(stages: Iterable[RowStage], whole: bool) -> bool:
     return True
 
 
-def separate_rows(graph: NodeGraph, remarks: Remarks) -> None:
+def separate_rows(graph: NodeGraph, remarks: Remarks, facts: RowFacts) -> None:
     """Makes kernels of the stages of every nest that has no row form; its locals become buffers of the arena."""
     for node in list(graph.nodes):
-        if isinstance(node, Nest) and row_form(node) is None:
+        if isinstance(node, Nest) and row_form(node, facts) is None:
             stages = _with_buffers(node)
             remarks.refused(label(node), label(stages[-1]), "its rows do not fit one program")
             graph.expand(node, stages)

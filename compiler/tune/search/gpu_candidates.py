@@ -62,7 +62,7 @@ def _gemm_candidates(node: Gemm, device: Device) -> tuple[GemmTile, ...]:
         tiles = [_of_pair(tile, node) for tile in tiles if tile.split == 1]
     tiles = [with_room(tile, node, device) for tile in tiles]
     heavy = is_heavy(node)
-    fitting = (t for t in tiles if not misfit(node, t) and (not heavy or t.specialize or leaves_registers(t)))
+    fitting = (t for t in tiles if not misfit(node, t) and (not heavy or t.specialize or leaves_registers(t, device)))
     return tuple(dict.fromkeys(fitting))
 
 

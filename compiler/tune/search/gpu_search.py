@@ -103,8 +103,7 @@ def search_gpu(
 def _keys(schedules: Sequence[Schedule], device: Device) -> dict[str, _Key]:
     found: dict[str, _Key] = {}
     for i, schedule in enumerate(schedules):
-        for name, kernel in zip(schedule.names, schedule.kernels, strict=True):
-            node = kernel.node
+        for node, name, kernel in zip(schedule.program.nodes, schedule.names, schedule.kernels, strict=True):
             key = kernel_key(node)
             if key is None or not isinstance(node, (Gemm, Conv, Attention)):
                 continue
@@ -121,8 +120,8 @@ class _Launches:
         self.nodes: list[list[tuple[str | None, tuple[Launch, ...]]]] = []
         self.tried: dict[tuple[str, Tile], dict[int, tuple[Launch, ...]]] = {}
         for schedule in schedules:
-            pairs = zip(schedule.names, schedule.kernels, strict=True)
-            self.nodes.append([(kernel_key(kernel.node), self._named(kernel, name)) for name, kernel in pairs])
+            scheduled = zip(schedule.program.nodes, schedule.names, schedule.kernels, strict=True)
+            self.nodes.append([(kernel_key(node), self._named(kernel, name)) for node, name, kernel in scheduled])
         for key, row in keys.items():
             for tile in row.candidates:
                 try:

@@ -57,6 +57,7 @@ class PipelinedColumnsKernel(TunedKernel):
     count: str  # blocks
     regions: str  # of neighbouring blocks
     blocks: int  # of a region
+    several: bool  # of them
     work: str  # elements of a region
     row: Loop  # of a block
     lane: Loop  # the columns of a block, whole vectors

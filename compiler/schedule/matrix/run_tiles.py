@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...machine.cpu import CPUS, Cpu
-
-PANEL = 16
-LEAST_HALVED = 4  # pixels of a run
-TURN = 4
+from ...machine.cpu import CPUS, PANEL, Cpu
 
 
 @dataclass(frozen=True)
@@ -18,7 +14,8 @@ class RunTile:
     pixels_first: the loop over k holds a broadcast of every pixel and takes the vectors of weights one by one; else it
     holds the weights and takes the pixels one by one.
     halved: the last panel, one vector, has 8 columns twice, and a pixel of either run has a half of its sums.
-    turn: values of k that a turn of its loop takes, as there are (docs/decisions/0077).
+    every: values of k for which it fetches a line of the next weights. unroll: values of k that a turn of its loop
+    takes, as there are (docs/decisions/0077).
     """
 
     runs: int
@@ -27,6 +24,12 @@ class RunTile:
     pixels_first: bool = False
     halved: bool = False
     unroll: int = 1
+    every: int = 2
+
+    @property
+    def unrolled(self) -> bool:
+        """Whether its loop takes several values of k in a turn."""
+        return self.unroll > 1
 
     @property
     def name(self) -> str:
@@ -81,7 +84,8 @@ class RunTileSet:
     @property
     def tiles(self) -> tuple[RunTile, ...]:
         of_long_runs = (
-            RunTile(runs, self.long_run, 1, unroll=self._unroll(runs, False)) for runs in range(1, self.runs + 1)
+            RunTile(runs, self.long_run, 1, unroll=self._unroll(runs, False), every=self.cpu.long_every)
+            for runs in range(1, self.runs + 1)
         )
         return (*self._tiles(), *(of_long_runs if self.long_run else ()))
 
@@ -103,11 +107,12 @@ class RunTileSet:
 
     def _halves(self, runs: int, pixels: int, panels: int) -> bool:
         """Whether there is such a tile for a last panel of 8 columns: not of few pixels, which are few of all."""
-        return self.cpu.lanes == PANEL and panels == 2 and runs == self.runs and pixels >= LEAST_HALVED
+        least = self.cpu.least_halved
+        return bool(least) and panels == 2 and runs == self.runs and pixels >= least
 
     def _unroll(self, runs: int, halved: bool) -> int:
         """Several values of k for the tiles that do most of the work: all that are unrolled take time to compile."""
-        return TURN if self.cpu.lanes == PANEL and runs == self.runs and not halved else 1
+        return self.cpu.run_turn if runs == self.runs and not halved else 1
 
     def _pixels_first(self, pixels: int, panels: int) -> bool:
         width = panels * PANEL // self.cpu.lanes
@@ -116,14 +121,5 @@ class RunTileSet:
 
 
 RUN_TILE_SETS: dict[str, RunTileSet] = {
-    # 12 accumulators, 3 broadcasts, 1 product.
-    "x86-64-v2": RunTileSet(CPUS["x86-64-v2"], runs=1, panels=(2, 1, 1)),
-    # 12 accumulators, 2 of weights, a broadcast.
-    "x86-64-v3": RunTileSet(CPUS["x86-64-v3"], runs=1, panels=(2, 2, 2, 1, 1, 1)),
-    # Two runs of 7 are 28 accumulators, 2 of weights, a broadcast: whole rows of maps that are 7, 14, 28, 56 wide. So
-    # are two runs of 14 by one panel.
-    # 14 accumulators, 7 taps of weights at most, two broadcasts.
-    "x86-64-v4": RunTileSet(CPUS["x86-64-v4"], runs=2, panels=(2, 2, 2, 2, 2, 2, 2), long_run=14, taps=(3, 5, 7)),
-    # 24 accumulators, 4 of weights, a broadcast.
-    "aarch64": RunTileSet(CPUS["aarch64"], runs=1, panels=(2, 2, 2, 1, 1, 1)),
+    name: RunTileSet(cpu, cpu.runs, cpu.run_panels, cpu.long_run, cpu.run_taps) for name, cpu in CPUS.items()
 }

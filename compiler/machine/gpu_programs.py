@@ -1,0 +1,223 @@
+"""How much a program of a GPU takes, by kind of kernel: a row for each kind, which every chip has for itself.
+
+The numbers were measured on an H200 (docs/gpu-tiles.md and the decisions that the rows name). The other chips have the
+same ones, as nobody has measured these there; a chip that differs has a row of its own in its Device. Counts are of
+elements, bytes where a name says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..ir.plans.tiles import GemmTile
+
+
+@dataclass(frozen=True)
+class MapFacts:
+    """Of maps (docs/gpu-tiles.md).
+
+    least, most: of a program. most_of_row: of a row of a tile of rows, which has `rows` in all. side: of a tile that is
+    transposed. least_axis: shorter inner loops are not worth an axis. of_many: how many times as many of a map of
+    Device.many, so that more loads are under way. each, most_warps: of a thread of a tile, and warps of one.
+    """
+
+    least: int = 128
+    most: int = 1024
+    rows: int = 2048
+    side: int = 64
+    least_axis: int = 16
+    of_many: int = 4
+    each: int = 8
+    most_warps: int = 8
+
+
+@dataclass(frozen=True)
+class Share:
+    """Elements of a program's tile, and of one of its threads."""
+
+    tile: int
+    each: int
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """Of reductions and of nests over rows (docs/gpu-tiles.md, docs/decisions/0056).
+
+    held, held_dynamic: the longest row that registers hold, and of dynamic rows, whose kernels are made for the longest
+    one. few: what a program takes of few elements. reduced, placed, written: of many: rows that are only reduced, so
+    that loads hide the time of the reductions; short ones with a place to find in each; rows that are written too.
+    piece: of a row that is walked through. lone: lengths of rows of which a program has one. each_walked, each_lane: of
+    a thread. few_steps, enough_lanes, least_lanes, most_lanes: steps that a lane takes by itself, lanes for each
+    multiprocessor that are enough for that, and lanes of a program. unrolled: steps whose loads are all begun at once.
+    short: the longest row whose elements are looked at one by one for the place of an extremum. neighbours,
+    neighbours_of_many: rows side by side in memory that a program takes, so that it reads whole lines, and where each
+    multiprocessor has `several` programs of them. ahead: blocks of those that are under way.
+    """
+
+    held: int = 16384
+    held_dynamic: int = 4096
+    few: Share = Share(2048, 8)
+    reduced: Share = Share(4096, 32)
+    placed: Share = Share(4096, 16)
+    written: Share = Share(2048, 16)
+    piece: int = 4096
+    lone: int = 1024
+    each_walked: int = 16
+    each_lane: int = 8
+    few_steps: int = 64
+    enough_lanes: int = 256
+    least_lanes: int = 128
+    most_lanes: int = 1024
+    unrolled: int = 16
+    short: int = 512
+    neighbours: int = 32
+    neighbours_of_many: int = 64
+    several: int = 3
+    ahead: int = 3
+
+
+@dataclass(frozen=True)
+class PieceProgram:
+    """Warps of a program, and registers of a thread where they are bounded."""
+
+    warps: int
+    registers: int | None = None
+
+
+@dataclass(frozen=True)
+class PieceFacts:
+    """Of long rows that are cut into pieces (rows of 50257 half-precision numbers: docs/decisions/0031, 0055).
+
+    once, held, again: of a piece of rows that are read once, that registers hold, and that are read again from L2 (two
+    programs for each multiprocessor, whose rows fill half of it). most_held, most_held_twice: that the registers of a
+    program hold, and of each of two. programs: size of a piece, whether every stage widens in its own way -> a program.
+    """
+
+    once: int = 4096
+    held: int = 2048
+    again: int = 8192
+    most_held: int = 25 * 2048
+    most_held_twice: int = 99 * 512
+    programs: tuple[tuple[tuple[int, bool], PieceProgram], ...] = (
+        ((4096, False), PieceProgram(4)),
+        ((8192, False), PieceProgram(32)),
+        ((2048, False), PieceProgram(8)),
+        ((2048, True), PieceProgram(8, 128)),
+    )
+
+
+@dataclass(frozen=True)
+class LaneFacts:
+    """Of scans and scatters (docs/gpu-tiles.md, docs/decisions/0118).
+
+    least_steps: shorter scans are as fast step by step. enough_rows: rows for each multiprocessor whose steps one lane
+    each takes as fast. piece, tile: steps at once, and elements of a program. lanes: of a program that takes steps in
+    order. row, ahead: updates of one step in a program, and later indices that it looks at together.
+    """
+
+    least_steps: int = 16
+    enough_rows: int = 256
+    piece: int = 1024
+    tile: int = 2048
+    lanes: int = 128
+    row: int = 512
+    ahead: int = 1024
+
+
+#: a tile of programs that walk -> microseconds for each tile, and for each step of k
+Walks: TypeAlias = tuple[tuple[GemmTile, tuple[float, float]], ...]
+
+
+@dataclass(frozen=True)
+class ProductFacts:
+    """Of matrix products and convolutions (docs/gpu-tiles.md, docs/decisions/0009, 0056).
+
+    heavy, heavy_sums: the largest tile in one piece, and the most sums of a thread, that leave registers for a heavy
+    epilogue, or for another tensor that it reads. walks: tiles of programs that walk. walk_rows, walk_depth, walk_tile:
+    rows, depth, and elements of the result for each multiprocessor from which programs walk. shared_bytes: of the parts
+    of all tiles that programs share. splits: programs that share a tile. epilogue: traffic of an epilogue in bytes of
+    its result. other_registers: of a thread beside its sums. few_rows: of tiles up to which they run row by row.
+    early_rows, early_tiles: rows of tiles, and tiles for each multiprocessor, up to which weights are worth asking for
+    early.
+    """
+
+    heavy: int = 128 * 192
+    heavy_sums: int = 128
+    walks: Walks = (
+        (GemmTile(128, 384, 64, 8, 3, descriptors=True), (1.5, 1.0)),
+        (GemmTile(128, 320, 64, 8, 3, descriptors=True), (1.5, 0.92)),
+        (GemmTile(128, 256, 64, 8, 3, descriptors=True, halves=True), (1.5, 0.68)),
+        (GemmTile(128, 192, 64, 4, 4, descriptors=True), (1.5, 0.49)),
+        (GemmTile(128, 192, 64, 8, 4, descriptors=True), (1.5, 0.54)),
+        (GemmTile(128, 128, 64, 8, 4, descriptors=True, flatten=True), (1.2, 0.37)),
+    )
+    walk_rows: int = 1024
+    walk_depth: int = 256
+    walk_tile: int = 128 * 64
+    shared_bytes: int = 64 << 20
+    splits: tuple[int, ...] = (1, 2, 3, 4, 6, 8)
+    epilogue: float = 1.7
+    other_registers: int = 40
+    few_rows: int = 8
+    early_rows: int = 2
+    early_tiles: int = 2
+
+
+@dataclass(frozen=True)
+class QuantisedFacts:
+    """Of products of quantised weights (docs/decisions/0119).
+
+    few_rows: up to which a product is bound by its weights, which are then read by as many programs as fill the chip.
+    narrow: columns of a tile of few rows. splits, least_steps: programs that share one, and steps that each of these
+    has at least. row_filling: programs of one row for each multiprocessor. stages: of few rows: more take longer to
+    fill than they hide. crowd, wide_row: tiles of narrow[0] columns for each multiprocessor from which narrower ones
+    are no faster, and from which one row is as fast on tensor cores. many_rows, many_columns, many_deep: from which
+    programs walk over tiles.
+    """
+
+    few_rows: int = 16
+    narrow: tuple[int, ...] = (64, 32)
+    splits: tuple[int, ...] = (1, 2, 4, 8)
+    least_steps: int = 2
+    row_filling: int = 2
+    stages: int = 3
+    crowd: int = 4
+    wide_row: int = 8
+    many_rows: int = 1024
+    many_columns: int = 256
+    many_deep: int = 512
+
+
+@dataclass(frozen=True)
+class RoutineFacts:
+    """Of routines (docs/gpu-tiles.md).
+
+    columns: of a right-hand side for one program. run, sorted, step, merged: of a run that is sorted by counting, of a
+    program, of those compared at once, and of a program that merges. block, parts: of a mask that a program has in
+    registers, and parts of it, each of a program, at most. alone: of a mask that one program has. searched, rows:
+    places that a program searches for, and rows of one that merges. lanes, pooled: of a program that works through
+    boxes or states, and of one that pools. sums, sums_f64: sums in registers of a tile of a Fourier transform, real and
+    imaginary ones. transforms: of a program.
+    """
+
+    columns: int = 16
+    run: int = 1024
+    sorted: int = 128
+    step: int = 128
+    merged: int = 256
+    block: int = 1024
+    parts: int = 1024
+    alone: int = 4096
+    searched: int = 256
+    rows: int = 128
+    lanes: int = 1024
+    pooled: int = 128
+    sums: int = 2048
+    sums_f64: int = 1024
+    transforms: int = 1024
+
+
+#: measured on an H200
+MAPS, ROWS, PIECES, LANES = MapFacts(), RowFacts(), PieceFacts(), LaneFacts()
+PRODUCTS, QUANTISED, ROUTINES = ProductFacts(), QuantisedFacts(), RoutineFacts()
