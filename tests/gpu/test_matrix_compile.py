@@ -13,7 +13,6 @@ import triton
 from mycc.compiler.build.cache import default_folder
 from mycc.compiler.build.compile import BuildOptions
 from mycc.compiler.build.triton_compile import CompiledKernels, compile_kernels
-from mycc.compiler.codegen.cuda.gemm import misfit
 from mycc.compiler.codegen.cuda.generate import launches_of
 from mycc.compiler.codegen.cuda.kernel import TritonKernel
 from mycc.compiler.codegen.cuda.probe import (
@@ -29,6 +28,7 @@ from mycc.compiler.ir.plans.tiles import AttentionTile, GemmTile
 from mycc.compiler.ir.structured import Window
 from mycc.compiler.machine.gpu import DEVICES, Device
 from mycc.compiler.machine.targets import parse_targets
+from mycc.compiler.schedule.gpu.fit import misfit
 from mycc.compiler.schedule.gpu.measured import rows as measured_rows
 from mycc.compiler.schedule.gpu.product_plans import chosen_tile
 from mycc.compiler.schedule.gpu.tiles import leaves_registers

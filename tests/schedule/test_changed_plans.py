@@ -97,7 +97,7 @@ Function = Callable[..., torch.Tensor]
         (smaller_tile, lambda a, b: a.t() + b.view(64, 1), (A, B), "float tile0[256]", "float tile0[512]"),
         (not_unrolled, lambda a: a.amax(1), (torch.randn(8, 3, 80),), "for (int64_t", ""),
         (further_prefetch, lambda t, i: t[i], (TABLE, IDS), "+ 5", ""),
-        (one_by_one, lambda t, i, r: t.index_add(0, i, r), (A, ROWS, A[:9] + 1), "", "load_tail("),
+        (one_by_one, lambda t, i, r: t.index_add(0, i, r), (A, ROWS, A[:9] + 1), "", ""),
         (not_prefetched, lambda t, i: t[i], (TABLE, IDS), "", "next0"),
     ],
 )
