@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .buffers import Buffer, Operand
 from .expr import Acc, Expr
-from .index import Index, Var
+from .index import ONE, Index, Var
 from .nodes import Node
 
 
@@ -108,6 +108,14 @@ class Gemm(Node):
     def a_dtype(self) -> str:
         """The type in which the left operand is multiplied."""
         return self.a.buffer.dtype if self.prologue is None else self.prologue.dtype
+
+    @property
+    def unit_strides(self) -> tuple[Index, Index]:
+        """Strides of b along k and n; a dimension of size 1 counts as dense."""
+        b_k, b_n = self.b.strides[-2:]
+        if ONE in (b_k, b_n):
+            return b_k, b_n
+        return (ONE, b_n) if self.k == ONE else (b_k, ONE)
 
     def expressions(self) -> Iterator[Expr]:
         if self.prologue is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -40,40 +41,25 @@ def _rewrite(name: str, field: str, run: Callable[[Kernel], Kernel], needs: str 
     return PlanningPass(name, LoopPlan, field, lambda k, c: run(k), frozenset(needs.split()))
 
 
-def _loops(name: str, field: str, value: Callable[[Kernel], Any], needs: str = "") -> PlanningPass:
-    """A row that makes a field of a LoopPlan."""
+def _field(kind: type[Plan], name: str, field: str, value: Callable[[Kernel], Any], needs: str = "") -> PlanningPass:
+    """A row that makes a field of a kind of plan."""
 
     def run(kernel: Kernel, context: Context) -> Kernel:
-        assert isinstance(kernel.plan, LoopPlan)
+        assert isinstance(kernel.plan, kind)
         return replace(kernel, plan=replace(kernel.plan, **{field: value(kernel)}))
 
-    return PlanningPass(name, LoopPlan, field, run, frozenset(needs.split()))
+    return PlanningPass(name, kind, field, run, frozenset(needs.split()))
 
 
-def _updates(name: str, field: str, value: Callable[[Any, Any], Any], needs: str = "") -> PlanningPass:
-    """A row that makes a field of an UpdatesPlan, from the scatter and its plan."""
-
-    def run(kernel: Kernel, context: Context) -> Kernel:
-        assert isinstance(kernel.plan, UpdatesPlan)
-        return replace(kernel, plan=replace(kernel.plan, **{field: value(kernel.node, kernel.plan)}))
-
-    return PlanningPass(name, UpdatesPlan, field, run, frozenset(needs.split()))
+_loops = partial(_field, LoopPlan)
+_updates = partial(_field, UpdatesPlan)
+_matrix = partial(_field, MatrixPlan)
 
 
 def _fused(kernel: Kernel) -> Kernel:
     """The kernel of a scatter with the loops of its fill merged."""
     assert isinstance(kernel.node, Scatter)
     return replace(kernel, node=collapse_fill(kernel.node))
-
-
-def _matrix(name: str, field: str, value: Callable[[Kernel], Any], needs: str = "") -> PlanningPass:
-    """A row that makes a field of a MatrixPlan."""
-
-    def run(kernel: Kernel, context: Context) -> Kernel:
-        assert isinstance(kernel.plan, MatrixPlan)
-        return replace(kernel, plan=replace(kernel.plan, **{field: value(kernel)}))
-
-    return PlanningPass(name, MatrixPlan, field, run, frozenset(needs.split()))
 
 
 CPU_PLANNING: tuple[PlanningPass, ...] = (
@@ -102,8 +88,8 @@ CPU_PLANNING: tuple[PlanningPass, ...] = (
     _loops("horizontal-reductions", "horizontal", loop_plan.horizontal, "form vector parallel reduction"),
     _loops("column-walks", "walk", loop_plan.walk, "form vector reduction prefetch"),
     PlanningPass("collapse-fill", UpdatesPlan, "node", lambda k, c: _fused(k)),
-    _updates("fill-lanes", "fill", lambda node, plan: updates_plan.fill_lanes(node)),
-    _updates("update-columns", "columns", lambda node, plan: updates_plan.update_columns(node)),
+    _updates("fill-lanes", "fill", updates_plan.fill_lanes),
+    _updates("update-columns", "columns", updates_plan.update_columns),
     _updates("update-lanes", "lanes", updates_plan.update_lanes, "columns"),
     _updates("update-prefetch", "prefetch", updates_plan.update_prefetch, "columns lanes"),
     _matrix("matrix-algorithm", "algorithm", matrix_plan.algorithm),

@@ -209,7 +209,7 @@ READ = {
     *("whole_lines", "only_moves", "NARROW", "widest", "in_memory", "row_piece", "BLOCK_ROWS"),
     *("prefetches", "NOWHERE"),  # of epilogues
     *("TILE_SETS", "TileSet", "widths", "RUN_TILE_SETS", "RunTileSet"),  # what a level's registers hold
-    *("blocks", "whole", "divides", "unit_strides", "Axes", "key_group", "element"),  # arithmetic of blocks
+    *("blocks", "whole", "divides", "Axes", "key_group", "element"),  # arithmetic of blocks
     *("fits_int32", "INT32_MAX", "size_bound", "MATRICES", "SOLVERS"),  # facts of a size or a routine
 }
 

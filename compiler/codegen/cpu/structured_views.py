@@ -21,6 +21,7 @@ from ...ir.index import (
 )
 from ...ir.nodes import Store
 from ...ir.plans.matrix import MatrixPlan, Packing
+from ...ir.rewrite import flattened
 from ...ir.structured import WINOGRAD_FORMS, Attention, AttentionGradient, Conv, Gemm, Patches
 from .emit import Emitter
 from .epilogue_terms import added, results
@@ -74,7 +75,7 @@ def gemm_view(node: Gemm, plan: MatrixPlan, weight_bytes: Index = ZERO) -> GemmK
     b = [*zeros, *node.b.strides[: len(lead)]]
     fields = text.sizes({"batch0": pad[0], "batch1": pad[1], **sizes}) + text.address("a", node.a)
     fields += text.sizes({"a_batch0": a[0], "a_batch1": a[1], "a_row": strides[-2]}) + text.address("b", node.b)
-    b_k, b_n = _unit_strides(node)
+    b_k, b_n = node.unit_strides
     fields += text.sizes({"b_batch0": b[0], "b_batch1": b[1], "b_k": b_k, "b_n": b_n})
     return GemmKernel("gemm_unpacked.cpp.j2", text.params(), fields, epilogue)
 
@@ -111,14 +112,6 @@ def _patch_fields(text: FieldPrinter, patches: Patches) -> Fields:
     return tuple((f"patches.{name}", value) for name, value in text.sizes(sizes))
 
 
-def _unit_strides(node: Gemm) -> tuple[Index, Index]:
-    """Strides of b along k and n; a dimension of size 1 counts as dense."""
-    b_k, b_n = node.b.strides[-2:]
-    if ONE in (b_k, b_n):
-        return b_k, b_n
-    return (ONE, b_n) if node.k == ONE else (b_k, ONE)
-
-
 def conv_view(node: Conv, plan: MatrixPlan) -> GemmKernel:
     """A convolution by the algorithm of its plan."""
     scope = Scope(frozenset(node.writes()), node.origin.describe())
@@ -141,7 +134,7 @@ def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store], plan:
     if node.algorithm == "transposing":  # a block of pixels at a time, flat
         n, c, *depth, h, w = node.dims
         pixel = Var("pixel", h.extent * w.extent)
-        digits = _digits(pixel, (h, w))
+        digits = flattened((h, w), pixel)
         flat = [Store(s.buffer, s.index.substitute(digits), substitute(s.value, digits)) for s in stores]
         return _epilogue(text, flat, [], [n, c, *depth], pixel, node.acc.name, run=ONE)
     groups = node.window.groups
@@ -277,7 +270,7 @@ def _epilogue(
     others: sums of columns that are finished together with those of `acc`.
     """
     z, m = Var("z", product(v.extent for v in batch)), Var("m", product(v.extent for v in rows))
-    values: dict[Atom, Index] = {**_digits(z, batch), **_digits(m, rows)}
+    values: dict[Atom, Index] = {**flattened(batch, z), **flattened(rows, m)}
     column = Var("column", n.extent)
     values[n] = of(column)
     scope = text.scope
@@ -293,17 +286,6 @@ def _epilogue(
     places = results(scope, moved, m, column) if tiled and not only_added else None
     prefetch = fetches(scope, column, [s.value for s in moved], (z, m))
     return Epilogue((), lanes, prefetch, only_added, places, tuple(sums.values()))
-
-
-def _digits(flat: Var, loops: Sequence[Var]) -> dict[Atom, Index]:
-    """Each loop as a digit of one flat loop."""
-    values: dict[Atom, Index] = {}
-    step = ONE
-    for i, v in reversed(list(enumerate(loops))):
-        quotient = of(flat) // step
-        values[v] = quotient % v.extent if i else quotient
-        step = step * v.extent
-    return values
 
 
 def _segment(scope: Scope, stores: Sequence[Store], column: Var, accs: dict[str, str], run: Index) -> Lanes:

@@ -12,7 +12,6 @@ from ...ir.plans.tiles import GemmTile
 from ...ir.structured import Gemm
 from ...machine.gpu import LINE
 from ...schedule.gpu.blocks import blocks
-from ...schedule.gpu.fit import unit_strides
 from .kernel import TL_DTYPE, Launch
 from .matrix import (
     Part,
@@ -104,7 +103,7 @@ def gemm_launch(name: str, node: Gemm, plan: ProductPlan) -> Launch:
 def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, shared: Shared | None) -> GemmView:
     tile = plan.cut
     m, n, k = axes.m.extent, axes.n.extent, node.k
-    b_k, b_n = unit_strides(node)
+    b_k, b_n = node.unit_strides
     whole_k = divides(tile.k * tile.split, k)
     run = -(-k.constant // (tile.k * tile.split)) * tile.k if k.constant is not None else 0
     batched = axes.z.extent != ONE
@@ -198,7 +197,7 @@ def _parts(
     node: Gemm, tile: GemmTile, scope: TritonScope, axes: PlacedAxes, run: int, inside: bool
 ) -> tuple[Part, ...]:
     """The accumulators: over parts of the columns, or one for each product."""
-    _, b_n = unit_strides(node)
+    _, b_n = node.unit_strides
     n, size = node.dims[-1].extent, DTYPES[node.b.buffer.dtype].size
     rows, lanes = ("[:, None]", "[None, :]") if tile.vector else ("[None, :]", "[:, None]")
     edge = not divides(tile.n, n)

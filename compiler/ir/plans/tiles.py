@@ -6,8 +6,24 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 
+class Shares:
+    """A tile that several programs may share: `split` of them."""
+
+    split: int
+
+    @property
+    def shared(self) -> bool:
+        """Whether there are several."""
+        return self.split > 1
+
+    @property
+    def shares(self) -> str:
+        """What the name of a kernel says of them."""
+        return f"_s{self.split}" if self.shared else ""
+
+
 @dataclass(frozen=True)
-class GemmTile:
+class GemmTile(Shares):
     """How a matrix product is cut. m, n, k: the tile and the step; n is the sum of `parts` (192 = 128 + 64).
 
     split: programs that share a tile, each a run of k. group: rows of tiles that run together. descriptors: operands
@@ -31,16 +47,6 @@ class GemmTile:
     vector: bool = False
 
     @property
-    def shared(self) -> bool:
-        """Whether several programs share a tile."""
-        return self.split > 1
-
-    @property
-    def shares(self) -> str:
-        """What the name of a kernel says of the programs that share a tile."""
-        return f"_s{self.split}" if self.shared else ""
-
-    @property
     def parts(self) -> tuple[int, ...]:
         """Powers of two that add up to n, the largest first."""
         return tuple(1 << i for i in reversed(range(self.n.bit_length())) if self.n >> i & 1)
@@ -52,7 +58,7 @@ class GemmTile:
 
 
 @dataclass(frozen=True)
-class AttentionTile:
+class AttentionTile(Shares):
     """How attention is cut: m query rows by n keys a step; split: programs that share the rows, each a run of keys.
 
     descriptors: queries, keys and values come through tensor descriptors.
@@ -64,16 +70,6 @@ class AttentionTile:
     stages: int = 2
     split: int = 1
     descriptors: bool = False
-
-    @property
-    def shared(self) -> bool:
-        """Whether several programs share the keys of a tile."""
-        return self.split > 1
-
-    @property
-    def shares(self) -> str:
-        """What the name of a kernel says of the programs that share the keys of a tile."""
-        return f"_s{self.split}" if self.shared else ""
 
     def __str__(self) -> str:
         split = f" split {self.split}" if self.split > 1 else ""

@@ -25,6 +25,7 @@ from ...ir.index import (
 )
 from ...ir.layouts import PANEL
 from ...ir.nodes import Map, Store
+from ...ir.rewrite import flattened
 from ...ir.structured import Gemm
 from ...machine.targets import Family
 from ..graph import NodeGraph, label
@@ -78,7 +79,7 @@ def _fuse(node: Gemm, reader: Map) -> Gemm | None:
             substitute(store.value, second), lambda e: acc if e == node.acc else None
         ),
     }
-    values = {**_digits(m, reader.dims[:-1]), reader.dims[-1]: of(column)}
+    values = {**flattened(reader.dims[:-1], m), reader.dims[-1]: of(column)}
 
     def leaf(e: Expr) -> Expr | None:
         return places.get(e.index) if isinstance(e, Load) and e.buffer is store.buffer else None
@@ -93,14 +94,3 @@ def _fuse(node: Gemm, reader: Map) -> Gemm | None:
     b = node.b
     other = Operand(b.buffer, b.offset + (node.k if node.packed else b.strides[-1]) * half, b.strides)
     return replace(node, dims=(m, column), stores=stores, also=((other, acc),), origin=node.origin + reader.origin)
-
-
-def _digits(flat: Var, loops: tuple[Var, ...]) -> dict[Atom, Index]:
-    """Each loop as a digit of the rows."""
-    values: dict[Atom, Index] = {}
-    step = Index({(): 1})
-    for i, v in reversed(list(enumerate(loops))):
-        quotient = of(flat) // step
-        values[v] = quotient % v.extent if i else quotient
-        step = step * v.extent
-    return values

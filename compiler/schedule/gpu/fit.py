@@ -52,7 +52,7 @@ def misfit(node: Gemm, tile: GemmTile) -> str:
         return "descriptors are for one product, or for parts of k as they lie in memory"
     if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.k)):
         return "descriptors of memory that may pass 2^31 elements need fixed sizes"
-    b_k, b_n = unit_strides(node)
+    b_k, b_n = node.unit_strides
     if b_k != ONE or node.a_dtype != node.b.buffer.dtype:
         return "descriptors need a weight with dense k, of the dtype of the rows"
     if not all(_aligned(o, row) for o, row in ((node.a, node.a.strides[-2]), (node.b, b_n))):
@@ -80,14 +80,6 @@ def _slices(node: Gemm, tile: GemmTile) -> bool:
 def _aligned(operand: Operand, row: Index) -> bool:
     elements = ALIGNMENT // DTYPES[operand.buffer.dtype].size
     return divides(elements, row) and divides(elements, operand.offset)
-
-
-def unit_strides(node: Gemm) -> tuple[Index, Index]:
-    """Strides of b along k and n; a dimension of size 1 counts as dense."""
-    b_k, b_n = node.b.strides[-2:]
-    if ONE in (b_k, b_n):
-        return b_k, b_n
-    return (ONE, b_n) if node.k == ONE else (b_k, ONE)
 
 
 def attention_misfit(node: Attention, tile: AttentionTile) -> str:

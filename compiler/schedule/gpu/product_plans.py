@@ -10,7 +10,6 @@ from ...machine.gpu import TENSOR_CORE_TILE, Device
 from ..cost.estimates import number
 from .axes import as_product
 from .blocks import blocks, power_of_two
-from .fit import unit_strides
 from .quantised_tiles import quantised_tile
 from .tiles import attention_tile, conv_tile, gemm_tile
 
@@ -69,7 +68,7 @@ def product_prefetch(node: Gemm | Conv, plan: ProductPlan, device: Device) -> bo
     if not plan.pdl or not few:
         return False
     if isinstance(node, Gemm):
-        return node.b.buffer.kind == "const" and (node.quantised is not None or unit_strides(node)[0] == ONE)
+        return node.b.buffer.kind == "const" and (node.quantised is not None or node.unit_strides[0] == ONE)
     runs = plan.form == "flat" or (plan.form == "taps" and _channels(node) % plan.cut.k == 0)
     return node.w.kind == "const" and runs  # the steps of a run are one run of the weight
 
