@@ -6,14 +6,13 @@ to bring up its own libmycc.so.
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from functools import cached_property
 from typing import Any
 
 from .directory import SOURCES, Directory, Member, read_directory
 from .errors import LoadError
+from .files import open_regular
 from .manifest import FORMAT_VERSION, check_manifest
 from .native import ABI_VERSION
 from .strict_json import decode
@@ -166,18 +165,16 @@ def _map(path: str) -> memoryview:
     import mmap
 
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO would wait for a writer
+        descriptor = open_regular(path)
         try:
-            about = os.fstat(descriptor)
-            if stat.S_ISDIR(about.st_mode):
-                raise _no_package(path, f"cannot read {path}: {os.strerror(errno.EISDIR)}", None)
-            if not stat.S_ISREG(about.st_mode):
-                raise LoadError(f"cannot read {path}: it is not a regular file")
-            if about.st_size == 0:
+            size = os.fstat(descriptor).st_size
+            if size == 0:
                 raise LoadError(f"{path} is empty", hint=_HINT_DAMAGED)
-            return memoryview(mmap.mmap(descriptor, about.st_size, access=mmap.ACCESS_READ))
+            return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
         finally:
             os.close(descriptor)
+    except IsADirectoryError as error:
+        raise _no_package(path, f"cannot read {path}: {error.strerror}", None) from None
     except OSError as error:
         raise LoadError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:  # a NUL in the path

@@ -24,83 +24,25 @@ namespace dlpack = mycc::dlpack;
 
 // ---- libmycc.so
 
+#define MYCC_FUNCTIONS(F) \
+  F(load_file) F(load_memory) F(unload) F(last_error) F(version) F(model_manifest) F(model_target) \
+  F(model_threads) F(model_device) F(entry_count) F(input_count) F(output_count) F(kernel_count) \
+  F(kernel_name) F(run_with) F(seed) F(synchronize) F(tensor_free) F(tensor_wait) F(tensor_to_device) \
+  F(tensor_to_host) F(cuda_count) F(cuda_problem) F(cuda_device_at) F(cuda_copy_speed) F(state_new) \
+  F(state_free) F(state_reset) F(state_read) F(state_write) F(state_view) F(input_written) F(profile) \
+  F(memory)
+
 struct Functions {
-#define MYCC_FUNCTION(name) decltype(&mycc_##name) name
-  MYCC_FUNCTION(load_file);
-  MYCC_FUNCTION(load_memory);
-  MYCC_FUNCTION(unload);
-  MYCC_FUNCTION(last_error);
-  MYCC_FUNCTION(version);
-  MYCC_FUNCTION(model_manifest);
-  MYCC_FUNCTION(model_target);
-  MYCC_FUNCTION(model_threads);
-  MYCC_FUNCTION(model_device);
-  MYCC_FUNCTION(entry_count);
-  MYCC_FUNCTION(input_count);
-  MYCC_FUNCTION(output_count);
-  MYCC_FUNCTION(kernel_count);
-  MYCC_FUNCTION(kernel_name);
-  MYCC_FUNCTION(run_with);
-  MYCC_FUNCTION(seed);
-  MYCC_FUNCTION(synchronize);
-  MYCC_FUNCTION(tensor_free);
-  MYCC_FUNCTION(tensor_wait);
-  MYCC_FUNCTION(tensor_to_device);
-  MYCC_FUNCTION(tensor_to_host);
-  MYCC_FUNCTION(cuda_count);
-  MYCC_FUNCTION(cuda_problem);
-  MYCC_FUNCTION(cuda_device_at);
-  MYCC_FUNCTION(cuda_copy_speed);
-  MYCC_FUNCTION(state_new);
-  MYCC_FUNCTION(state_free);
-  MYCC_FUNCTION(state_reset);
-  MYCC_FUNCTION(state_read);
-  MYCC_FUNCTION(state_write);
-  MYCC_FUNCTION(state_view);
-  MYCC_FUNCTION(input_written);
-  MYCC_FUNCTION(profile);
-  MYCC_FUNCTION(memory);
+#define MYCC_FUNCTION(name) decltype(&mycc_##name) name;
+  MYCC_FUNCTIONS(MYCC_FUNCTION)
 #undef MYCC_FUNCTION
 
   // Throws the LoadError of what is missing. The library is never closed: outputs point into it.
   explicit Functions(const std::string &path) {
     void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle) raise(MYCC_ERROR_LOAD, ("cannot load libmycc.so: " + std::string(dlerror())).c_str());
-#define MYCC_FUNCTION(name) find(handle, "mycc_" #name, reinterpret_cast<void **>(&name))
-    MYCC_FUNCTION(load_file);
-    MYCC_FUNCTION(load_memory);
-    MYCC_FUNCTION(unload);
-    MYCC_FUNCTION(last_error);
-    MYCC_FUNCTION(version);
-    MYCC_FUNCTION(model_manifest);
-    MYCC_FUNCTION(model_target);
-    MYCC_FUNCTION(model_threads);
-    MYCC_FUNCTION(model_device);
-    MYCC_FUNCTION(entry_count);
-    MYCC_FUNCTION(input_count);
-    MYCC_FUNCTION(output_count);
-    MYCC_FUNCTION(kernel_count);
-    MYCC_FUNCTION(kernel_name);
-    MYCC_FUNCTION(run_with);
-    MYCC_FUNCTION(seed);
-    MYCC_FUNCTION(synchronize);
-    MYCC_FUNCTION(tensor_free);
-    MYCC_FUNCTION(tensor_wait);
-    MYCC_FUNCTION(tensor_to_device);
-    MYCC_FUNCTION(tensor_to_host);
-    MYCC_FUNCTION(cuda_count);
-    MYCC_FUNCTION(cuda_problem);
-    MYCC_FUNCTION(cuda_device_at);
-    MYCC_FUNCTION(cuda_copy_speed);
-    MYCC_FUNCTION(state_new);
-    MYCC_FUNCTION(state_free);
-    MYCC_FUNCTION(state_reset);
-    MYCC_FUNCTION(state_read);
-    MYCC_FUNCTION(state_write);
-    MYCC_FUNCTION(state_view);
-    MYCC_FUNCTION(input_written);
-    MYCC_FUNCTION(profile);
-    MYCC_FUNCTION(memory);
+#define MYCC_FUNCTION(name) find(handle, "mycc_" #name, reinterpret_cast<void **>(&name));
+    MYCC_FUNCTIONS(MYCC_FUNCTION)
 #undef MYCC_FUNCTION
     calls = {tensor_free, tensor_wait, tensor_to_host, last_error};
     tensor_calls = &calls;

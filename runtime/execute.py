@@ -15,6 +15,7 @@ from .archive import Archive
 from .arrays import as_array, as_tensor
 from .certificate import parse
 from .errors import InputError, RunError
+from .files import check_regular, open_regular
 from .formula import evaluate_shape
 from .generator import Fill, fill_tensor
 from .loader import EntryPoint, Model, load
@@ -162,10 +163,9 @@ def read_inputs(function: EntryPoint, paths: Sequence[str | os.PathLike[str]]) -
 
 def _read(path: str | os.PathLike[str]) -> Any:
     try:
-        if os.path.exists(path) and not os.path.isfile(path):  # a FIFO would wait for a writer
-            raise OSError(0, "it is not a regular file")
-        loaded = np.load(path, allow_pickle=False)
-        return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+        with open(open_regular(path), "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
     except Exception as error:  # zip files, deflated data and headers fail in ways of their own
         reason = getattr(error, "strerror", None) or "it is not a numpy file of numbers"
         raise InputError(f"cannot read {os.fspath(path)}: {reason}", hint="Inputs are .npy or .npz files.") from None
@@ -178,8 +178,7 @@ def _write_npz(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     path = os.path.realpath(path)
     part = f"{path}.{os.getpid()}.part"
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise OSError(0, "it is not a regular file")
+        check_regular(path)
         try:
             with open(part, "xb") as file, zipfile.ZipFile(file, "w") as archive:
                 for name, array in arrays.items():

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import zipfile
 from typing import NamedTuple
+
+from .files import open_regular
 
 __all__ = ["Format", "recognise"]
 
@@ -57,9 +58,9 @@ def recognise(path: str | os.PathLike[str]) -> Format | None:
 
 
 def _head(name: str) -> bytes:
-    """The first bytes of a regular file, none of another one: a FIFO is not waited for."""
-    with open(os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        return file.read(4096) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    """The first bytes of a regular file. Raises OSError for another one."""
+    with open(open_regular(name), "rb") as file:
+        return file.read(4096)
 
 
 #: how the names of transformers' classes end -> the task that they are for

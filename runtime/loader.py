@@ -159,18 +159,19 @@ class EntryPoint:
                 return self._build(self._run(self._index, self._arguments.flatten(args, kwargs), stream, seed, own))
             return self._build(self._run(self._index, args, stream, seed, own))
         except InputError as error:
-            self._arguments.flatten(args, kwargs)  # names an argument that is no tensor at all
-            raise self._named(error) from None
+            tensors = self._arguments.flatten(args, kwargs)  # names an argument that is no tensor at all
+            raise self._named(error, tensors) from None
 
-    def _named(self, error: InputError) -> InputError:
+    def _named(self, error: InputError, tensors: Sequence[Any]) -> InputError:
         """The error with the name of an input that the native side knows by its number only, and what helps."""
         inputs, text = self.signature.inputs, error.message
         if error.input is not None and error.input < len(inputs):
             text = inputs[error.input].name + error.finding
-        return InputError(text, details=error.details, hint=error.hint or advice(text))
+        return InputError(text, details=error.details, hint=error.hint or advice(self.signature, tensors))
 
     @property
     def name(self) -> str:
+        """The entry point's name in the package."""
         return self.signature.name
 
     def run_flat(self, tensors: Sequence[Any], stream: Any = None, seed: int | None = None) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["UNBOUNDED", "Port", "Signature", "Symbol", "advice"]
@@ -14,27 +14,6 @@ _NUMPY = {
     "bool": "bool_", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "f16": "float16",
     "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128",
 }  # fmt: skip
-
-
-_OUTSIDE = r"(\w+): dimension (\d+) \((\w+)\) is (\d+), the package was compiled for (\d+)\.\.(\d+)"
-
-
-def advice(message: str) -> str | None:
-    """What helps where a call's argument does not fit a package: `message` is the native side's."""
-    if found := re.match(r"(\w+): dtype is \w+, the package was compiled for (\w+)", message):
-        name, dtype = found.groups()
-        return f"Convert it: {name}.astype(numpy.{_NUMPY[dtype]})." if dtype in _NUMPY else None
-    if found := re.match(r"(\w+): dimension (\d+) is (\d+), the package was compiled for \d+$", message):
-        name, dim, size = found.groups()
-        range_ = f"1..{max(64, int(size))}"
-        return f"A size that changes is declared when the model is compiled: --dynamic '{name}:{dim}=size({range_})'."
-    if found := re.match(_OUTSIDE, message):
-        name, dim, symbol, size, low, high = found.groups()
-        if int(size) == 0:
-            return "A dynamic size is at least 1: for empty tensors, compile an entry point that fixes this size to 0."
-        range_ = f"{min(int(size), int(low))}..{max(int(size), int(high))}"
-        return f"Compile the model for a larger range: --dynamic '{name}:{dim}={symbol}({range_})'."
-    return None
 
 
 class Port(NamedTuple):
@@ -90,3 +69,35 @@ class Signature(NamedTuple):
             tuple(Port(p["name"], p["dtype"], tuple(p["shape"])) for p in entry["outputs"]),
             tuple(Symbol(s["name"], s["min"], s["max"]) for s in entry["symbols"]),
         )
+
+
+def advice(signature: Signature, tensors: Sequence[Any]) -> str | None:
+    """What helps where the tensors of a call do not fit: of the first that does not, its dtype converted, or the
+    option of the compile that lets its size change. None: they fit, or nothing is known."""
+    given = list(zip(signature.inputs, tensors, strict=False))
+    for port, tensor in given:
+        dtype = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
+        wanted = _NUMPY.get(port.dtype, dtype)
+        if dtype and dtype != wanted.removesuffix("_"):
+            return f"Convert it: {port.name}.astype(numpy.{wanted})."
+        if len(getattr(tensor, "shape", port.shape)) != len(port.shape):
+            return None
+    sizes = [
+        (port.name, d, own, size)
+        for port, tensor in given
+        for d, (own, size) in enumerate(zip(port.shape, getattr(tensor, "shape", ()), strict=False))
+    ]
+    for symbol in signature.symbols:
+        for name, d, own, size in sizes:
+            if own == symbol.name and not symbol.min <= size <= symbol.max:
+                if symbol.max >= UNBOUNDED:
+                    return None
+                if size == 0:
+                    return "A dynamic size is at least 1: for empty tensors, compile an entry point that fixes this size to 0."
+                bounds = f"{min(size, symbol.min)}..{max(size, symbol.max)}"
+                return f"Compile the model for a larger range: --dynamic '{name}:{d}={symbol.name}({bounds})'."
+    for name, d, own, size in sizes:
+        if isinstance(own, int) and own != size:
+            form = f"{name}:{d}=size(1..{max(64, size)})"
+            return f"A size that changes is declared when the model is compiled: --dynamic '{form}'."
+    return None

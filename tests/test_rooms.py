@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
-COMPILER = Path(__file__).parents[1] / "compiler"
+import pytest
+
+ROOT = Path(__file__).parents[1]
+COMPILER = ROOT / "compiler"
 PREFIX = "mycc.compiler."
 
 
@@ -49,13 +53,53 @@ def test_every_module_has_a_room() -> None:
     assert found == set(rooms())
 
 
-def test_imports_go_one_way() -> None:
+def against_the_order(files: Mapping[str, Path]) -> list[str]:
+    """Imports of a room that stands below in the table."""
     order = {name: i for i, name in enumerate(rooms())}
-    against = [
+    return [
         f"{module} imports {other}"
-        for module, path in modules().items()
+        for module, path in files.items()
         if room_of(module) in order
         for other in imports(module, path)
         if order[room_of(other)] > order[room_of(module)]
     ]
-    assert not against
+
+
+def test_imports_go_one_way() -> None:
+    assert not against_the_order(modules())
+
+
+@pytest.mark.parametrize(("room", "below"), [*pairwise(rooms()), ("ir", "codegen"), ("capture", "graph")])
+def test_a_new_file_in_a_wrong_room_is_found(room: str, below: str, tmp_path: Path) -> None:
+    for line in (
+        f"from mycc.compiler.{below} import x",
+        f"import mycc.compiler.{below}.new",
+        f"from ..{below} import x",
+    ):
+        if line.startswith("from ..") and "." in room:
+            continue
+        (tmp_path / "new.py").write_text(f"def f():\n    {line}\n")
+        found = against_the_order({f"{PREFIX}{room}.new": tmp_path / "new.py"})
+        assert len(found) == 1, line
+        assert found[0].startswith(f"{PREFIX}{room}.new imports {PREFIX}{below}")
+
+
+def outside(path: Path) -> set[str]:
+    """The top-level parts of mycc that a file of another part imports."""
+    depth = len(path.relative_to(ROOT).parts)
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            found |= {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("mycc."):
+            found.add(str(node.module).split(".")[1])
+    return found
+
+
+def test_the_runtime_and_the_arguments_stand_on_nothing_above() -> None:
+    loading = {path for path in (ROOT / "runtime").rglob("*.py") if "standalone" not in path.parts}
+    above = {str(p.relative_to(ROOT)): outside(p) & {"compiler", "commands", "cli"} for p in loading}
+    assert {path: found for path, found in above.items() if found} == {}
+    assert not outside(ROOT / "arguments.py")
+    assert all("commands" not in outside(path) and "cli" not in outside(path) for path in COMPILER.rglob("*.py"))
+    assert "compiler" in outside(ROOT / "commands/compile.py")

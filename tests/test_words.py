@@ -1,15 +1,12 @@
-"""The field's words: names that mycc had of its own stay away, and what another folder imports says what it does."""
+"""The field's words: names that mycc had of its own stay away."""
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
-
-from .test_rooms import COMPILER, PREFIX, modules
 
 ROOT = Path(__file__).parents[1]
 PLACES = ("compiler", "kernels", "templates", "runtime", "commands", "arguments.py", "cli.py")
@@ -71,32 +68,3 @@ def test_private_names_stay_away(private: str) -> None:
 def test_prose_says_non_temporal() -> None:
     """Comments and docstrings too."""
     assert not [(path, i) for path, i, line in lines() if re.search(r"past the caches|fetched ahead", line)]
-
-
-def imported() -> set[tuple[str, str]]:
-    """Names that a file imports of a module in another folder: module and name."""
-    found = set()
-    known = modules()
-    for module, path in known.items():
-        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-                base = ".".join([*above, *([node.module] if node.module else [])])
-                if base in known and known[base].parent != path.parent:
-                    found |= {(base, alias.name) for alias in node.names}
-    return found
-
-
-def test_what_other_folders_import_has_docstrings() -> None:
-    wanted = imported()
-    missing = [
-        f"{path.relative_to(COMPILER)}:{node.lineno}: {node.name}"
-        for module, path in modules().items()
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-        and (module, node.name) in wanted
-        and not ast.get_docstring(node)
-    ]
-    assert (f"{PREFIX}ir.index", "as_index") in wanted  # else nothing would be looked at
-    assert not missing

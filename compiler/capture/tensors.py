@@ -45,6 +45,7 @@ class Tensor:
     views: list[Tensor] = field(default_factory=list)
 
     def root(self) -> Tensor:
+        """The tensor that owns the memory."""
         return self if self.parent is None else self.parent.root()
 
     def chain(self) -> Iterator[Tensor]:
@@ -54,6 +55,7 @@ class Tensor:
             yield from self.parent.chain()
 
     def below(self) -> Iterator[Tensor]:
+        """The views of it, and the views of those."""
         for view in self.views:
             yield view
             yield from view.below()

@@ -38,7 +38,7 @@ from .recognize.norms import recognize_norms
 from .recognize.quantised_convs import quantised_convs
 from .recognize.quantised_embeddings import quantised_embeddings
 from .recognize.quantised_linears import quantised_linears
-from .sizes import SymbolRange
+from .sizes import ranges_of
 from .updates import mark_updates
 from .work import Work
 
@@ -206,7 +206,7 @@ def _work(graph: ModelGraph) -> Work:
     output = copy.graph_copy(graph.module.graph, env)
     copy.output(output)
     mark_updates(graph, list(copy.nodes))
-    ranges = {s.symbol: SymbolRange(s.min, s.max, s.input, s.dim, s.scale, s.offset) for s in graph.symbols}
+    ranges = ranges_of(graph.symbols)
     return Work(copy, dict(graph.constants), ranges, origins=dict(graph.origins), by_value=set(graph.by_value))
 
 

@@ -10,6 +10,8 @@ from typing import TypeAlias
 import sympy
 import torch
 
+from ..model.graph import SizeSymbol
+
 Size: TypeAlias = "int | torch.SymInt | sympy.Expr"
 
 
@@ -23,6 +25,11 @@ class SymbolRange:
     dim: int
     scale: int = 1
     offset: int = 0
+
+
+def ranges_of(symbols: Sequence[SizeSymbol]) -> dict[sympy.Symbol, SymbolRange]:
+    """The bounds of a graph's symbols, by symbol."""
+    return {s.symbol: SymbolRange(s.min, s.max, s.input, s.dim, s.scale, s.offset) for s in symbols}
 
 
 def expr(size: Size) -> int | sympy.Expr:

@@ -185,6 +185,7 @@ class Work:
         return self._size_node(formula)
 
     def sizes(self, values: Iterable[Size]) -> list[int | Node]:
+        """`size` of each."""
         return [self.size(v) for v in values]
 
     def _size_node(self, formula: sympy.Expr) -> Any:

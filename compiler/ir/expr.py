@@ -24,6 +24,7 @@ class Expr:
 
     @property
     def children(self) -> tuple[Expr, ...]:
+        """The expressions that it is made of."""
         return ()
 
     def walk(self) -> Iterator[Expr]:
@@ -40,15 +41,18 @@ class Expr:
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
+        """Every load in it, in the order of `walk`."""
         return tuple(e for e in self.walk() if isinstance(e, Load))
 
     def vars(self) -> set[Var]:
+        """The loop variables in it, those in indices included."""
         found: set[Var] = set()
         for e in self.walk():
             found |= e.own_vars()
         return found
 
     def own_vars(self) -> set[Var]:
+        """The loop variables of this expression without its children."""
         return set()
 
 
@@ -116,6 +120,7 @@ class Load(_Indexed):
 
     @property
     def dtype(self) -> str:  # type: ignore[override]
+        """The buffer's dtype."""
         return self.buffer.dtype
 
     def _key(self) -> tuple:

@@ -95,6 +95,7 @@ class Pass:
 
     @property
     def end(self) -> int:
+        """The first number of the table behind this pass's."""
         return self.turns + (2 * self.radix * self.rest if self.goes_on else 0)
 
 

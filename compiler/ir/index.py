@@ -40,6 +40,7 @@ class Size(Atom):
 
     @property
     def key(self) -> tuple:  # type: ignore[override]
+        """What atoms are ordered and compared by."""
         return (0, self.name)
 
     def __str__(self) -> str:
@@ -55,6 +56,7 @@ class Var(Atom):
 
     @property
     def key(self) -> tuple:  # type: ignore[override]
+        """What atoms are ordered and compared by."""
         return (1, self.name, self.extent.key)
 
     def __str__(self) -> str:
@@ -71,6 +73,7 @@ class Indirect(Atom):
 
     @property
     def key(self) -> tuple:  # type: ignore[override]
+        """What atoms are ordered and compared by."""
         return (2, str(self.value))
 
     def __str__(self) -> str:
@@ -87,6 +90,7 @@ class Binary(Atom):
 
     @property
     def key(self) -> tuple:  # type: ignore[override]
+        """What atoms are ordered and compared by."""
         return (3, self.op, self.a.key, self.b.key)
 
     def __str__(self) -> str:
@@ -107,6 +111,7 @@ class Index:
 
     @property
     def key(self) -> tuple:
+        """What indices are compared by: the atoms and the coefficient of each term."""
         if self._key is None:
             self._key = tuple((tuple(a.key for a in m), c) for m, c in self.terms.items())
         return self._key
@@ -173,6 +178,7 @@ class Index:
                     yield from atom.b.atoms()
 
     def vars(self) -> set[Var]:
+        """The loop variables in it, those of indirect indices included."""
         found = {a for a in self.atoms() if isinstance(a, Var)}
         for atom in self.atoms():
             if isinstance(atom, Indirect):
@@ -180,6 +186,7 @@ class Index:
         return found
 
     def sizes(self) -> set[Size]:
+        """The size symbols in it."""
         return {a for a in self.atoms() if isinstance(a, Size)}
 
     def coefficient(self, var: Var) -> Index | None:

@@ -65,6 +65,7 @@ class Node:
             yield store.value
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffers that its expressions load from, each once."""
         found: dict[Buffer, None] = {}
         for e in self.expressions():
             for load in e.loads:
@@ -75,10 +76,12 @@ class Node:
         return tuple(found)
 
     def writes(self) -> tuple[Buffer, ...]:
+        """The buffers that it stores to, each once."""
         return tuple(dict.fromkeys(s.buffer for s in self.stores))
 
     @property
     def extent(self) -> Index:
+        """How many times the body runs: the product of the loops' extents."""
         return product(d.extent for d in self.dims)
 
 
@@ -132,11 +135,13 @@ class Nest(Node):
             yield from stage.expressions()
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffers that its stages load from and that none of them writes, each once."""
         written = {b for s in self.stages for b in s.writes()}
         found = dict.fromkeys(b for s in self.stages for b in s.reads())
         return tuple(b for b in found if b not in written)
 
     def writes(self) -> tuple[Buffer, ...]:
+        """The buffers that its stages store to and that outlive it, each once."""
         return tuple(dict.fromkeys(b for s in self.stages for b in s.writes() if b not in self.locals))
 
 
@@ -183,11 +188,13 @@ class Scatter(Node):
             yield update.value
 
     def reads(self) -> tuple[Buffer, ...]:
+        """As of Node, with what the places of the updates are loaded from."""
         found = dict.fromkeys(super().reads())
         found |= dict.fromkeys(load.buffer for u in self.updates for load in _index_loads(u.index))
         return tuple(b for b in found if b not in self.writes())
 
     def writes(self) -> tuple[Buffer, ...]:
+        """The buffers of its stores and of its updates, each once."""
         return tuple(dict.fromkeys(s.buffer for s in (*self.stores, *self.updates)))
 
 

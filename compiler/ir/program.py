@@ -24,6 +24,7 @@ class Assert(Node):
     text: str
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffer of its condition."""
         return (self.condition,)
 
 
@@ -38,12 +39,15 @@ class Choose(Node):
 
     @property
     def blocks(self) -> tuple[tuple[AnyNode, ...], ...]:
+        """The nodes of each branch."""
         return (self.then, self.other)
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffers that the flag and the branches read and that none of the branches makes."""
         return _read_inside(self.blocks, self.flag)
 
     def writes(self) -> tuple[Buffer, ...]:
+        """The buffers that it writes."""
         return self.results
 
 
@@ -62,12 +66,15 @@ class Repeat(Node):
 
     @property
     def blocks(self) -> tuple[tuple[AnyNode, ...], ...]:
+        """The nodes of the test, and of the body."""
         return (self.test, self.body)
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffers that the test and the body read and that neither makes."""
         return _read_inside(self.blocks, None)
 
     def writes(self) -> tuple[Buffer, ...]:
+        """The buffers that it writes."""
         return self.results
 
 
@@ -166,4 +173,5 @@ class Program:
     state: tuple[Buffer, ...] = ()  # what the program reads or changes of the model's state
 
     def with_nodes(self, nodes: tuple[AnyNode, ...]) -> Program:
+        """The program with these nodes in place of its own."""
         return replace(self, nodes=nodes)

@@ -29,9 +29,11 @@ class Routine(Node):
     sizes: tuple[Index, ...]
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffers that it reads, each once."""
         return tuple(dict.fromkeys(b.buffer for b in self.inputs))
 
     def writes(self) -> tuple[Buffer, ...]:
+        """The buffers that it writes."""
         return tuple(b.buffer for b in self.outputs)
 
 

@@ -72,6 +72,7 @@ class Quantised:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
+        """Those of its scales and zeros."""
         return tuple(b for b in (self.scales, self.zeros) if b is not None)
 
     def __str__(self) -> str:
@@ -123,6 +124,7 @@ class Gemm(Node):
         yield from super().expressions()
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffers that it reads, each once."""
         others = (b.buffer for b, _ in self.also)
         scales = self.quantised.buffers if self.quantised is not None else ()
         return tuple(dict.fromkeys((self.a.buffer, self.b.buffer, *others, *scales, *super().reads())))
@@ -214,6 +216,7 @@ class Conv(Node):
 
     @property
     def is_nchw(self) -> bool:
+        """Whether its tensors are NCHW in memory; else NHWC."""
         return self.algorithm in NCHW
 
     @property
@@ -228,10 +231,12 @@ class Conv(Node):
 
     @property
     def depthwise(self) -> bool:
+        """Whether each channel has a window of its own and NHWC tensors."""
         groups, flat = self.window.groups, len(self.dims) == 4 and not self.is_nchw
         return flat and groups > 1 and self.in_shape[3] == groups == self.channel.extent
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffers that it reads, each once."""
         return tuple(dict.fromkeys((self.x.buffer, self.w, *super().reads())))
 
 
@@ -251,6 +256,7 @@ class ConvChain(Node):
             yield from link.expressions()
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffers that it reads, each once."""
         return tuple(dict.fromkeys(b for link in self.links for b in link.reads() if b not in self.locals))
 
 
@@ -323,9 +329,11 @@ class Attention(Node):
         yield from super().expressions()
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffers that it reads, each once."""
         return tuple(dict.fromkeys((*(o.buffer for o in (*self.operands, *self.tables)), *super().reads())))
 
     def writes(self) -> tuple[Buffer, ...]:
+        """The buffers that it writes."""
         return (self.out.buffer, *(() if self.logsumexp is None else (self.logsumexp.buffer,)))
 
 
@@ -359,10 +367,13 @@ class AttentionGradient(Node):
 
     @property
     def operands(self) -> tuple[Operand, ...]:
+        """What it reads: q, k, v, the gradient of the output, the logsumexp of the scores, and the rows' sums of
+        grad * out."""
         return (self.q, self.k, self.v, self.grad, self.logsumexp, self.inner)
 
     @property
     def results(self) -> tuple[Operand, ...]:
+        """What it writes: the gradients of q, k and v."""
         return (self.of_q, self.of_k, self.of_v)
 
     def expressions(self) -> Iterator[Expr]:
@@ -371,7 +382,9 @@ class AttentionGradient(Node):
         yield from super().expressions()
 
     def reads(self) -> tuple[Buffer, ...]:
+        """The buffers that it reads, each once."""
         return tuple(dict.fromkeys((*(o.buffer for o in self.operands), *super().reads())))
 
     def writes(self) -> tuple[Buffer, ...]:
+        """The buffers that it writes."""
         return tuple(o.buffer for o in self.results)

@@ -139,6 +139,7 @@ class ModelGraph:
         return len(self.outputs) - sum(change.output is not None for change in self.in_place)
 
     def format(self) -> str:
+        """The graph as text, a line for each node, as --dump writes it."""
         return format_graph(self)
 
 

@@ -28,6 +28,7 @@ class Leaf:
 
     @property
     def is_tensor(self) -> bool:
+        """Whether it is a tensor, and so an input or an output; else it is a constant."""
         return isinstance(self.value, torch.Tensor)
 
 

@@ -54,10 +54,12 @@ class Assembled:
 
     @property
     def error(self) -> float | None:
+        """The largest error of an entry point against float64, relative; None: nothing was verified."""
         return max((r.error for r in self.results), default=None)
 
     @property
     def eager(self) -> float | None:
+        """The largest error of eager torch against float64, relative; None: nothing was verified."""
         return max((r.eager for r in self.results), default=None)
 
     def write(self, observers: Sequence[Observer]) -> PackageSummary:

@@ -20,8 +20,8 @@ __all__ = ["import_name", "installed_loader", "installed_wrappers", "python_memb
 _RUNTIME = Path(runtime.__file__).parent
 _COPIED = (
     "__init__", "archive", "arrays", "capi", "certificate", "checkpoint", "directory", "dlpack", "errors", "execute",
-    "fill_kinds", "formats", "formula", "generator", "inspect", "loader", "manifest", "native", "program", "signature",
-    "state", "strict_json", "tensorfile", "text", "training", "tree", "verify",
+    "files", "fill_kinds", "formats", "formula", "generator", "inspect", "loader", "manifest", "native", "program",
+    "signature", "state", "strict_json", "tensorfile", "text", "training", "tree", "verify",
     *(f"generation/{name}" for name in (
         "__init__", "command", "constraints", "drafting", "embed", "engine", "options", "sampling", "scheduler", "seen",
         "sources", "speech", "stream", "texts", "tokenizer",

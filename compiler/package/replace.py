@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from ...runtime.errors import CompileError
+from ...runtime.files import check_regular
 
 __all__ = ["check_replaceable", "whole_file"]
 
@@ -58,13 +58,11 @@ def check_replaceable(path: Path) -> None:
     """Raises CompileError when there is something at `path` that a new file must not replace: a folder, a device, a
     FIFO."""
     try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return
-    if stat.S_ISDIR(mode):
-        raise CompileError(f"cannot write {path}: it is a folder", hint=_NAME)
-    if not stat.S_ISREG(mode):
-        raise CompileError(f"cannot write {path}: it is not a regular file", hint=_NAME)
+        check_regular(path)
+    except IsADirectoryError:
+        raise CompileError(f"cannot write {path}: it is a folder", hint=_NAME) from None
+    except OSError as error:
+        raise CompileError(f"cannot write {path}: {error.strerror}", hint=_NAME) from None
 
 
 _NAME = "Give the name of a file to --out."

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 from ..graph.decompose.decompose import insert, trace
 from ..graph.node import Node
 from ..graph.patterns import arg, is_op
-from ..graph.sizes import SymbolRange
+from ..graph.sizes import ranges_of
 from ..graph.work import Work
 from ..model.graph import ModelGraph
 from ..model.operators import dequantize  # noqa: F401  # defines the operator
@@ -83,7 +83,7 @@ def quantized_graph(graph: ModelGraph, layers: Sequence[Quantized]) -> ModelGrap
     copy = fx.Graph()
     env: dict[fx.Node, fx.Node] = {}
     copy.output(copy.graph_copy(graph.module.graph, env))
-    ranges = {s.symbol: SymbolRange(s.min, s.max, s.input, s.dim, s.scale, s.offset) for s in graph.symbols}
+    ranges = ranges_of(graph.symbols)
     work = Work(copy, dict(graph.constants), ranges)
     for row in layers:
         _replace(work, row, env)

@@ -58,9 +58,11 @@ class ModelReport:
 
     @property
     def ok(self) -> bool:
+        """Whether every entry point is accurate."""
         return all(not r.problems for r in self.results)
 
     def text(self) -> str:
+        """The report for a person, some lines for each entry point."""
         return "\n".join(line for r in self.results for line in r.lines())
 
     def as_dict(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class WeightTensor:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of its elements."""
         return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
@@ -49,6 +50,7 @@ class WeightLayout:
 
     @property
     def file_size(self) -> int:
+        """Bytes of the file, its header included."""
         return len(self.header) + self.size
 
 

@@ -50,6 +50,7 @@ class Text:
 
     @property
     def tokens(self) -> list[int]:
+        """The numbers of the tokens that were chosen so far."""
         return [chosen.token for chosen in self.chosen]
 
     @property

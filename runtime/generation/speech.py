@@ -147,18 +147,22 @@ class Transcript:
 
     @property
     def language(self) -> str | None:
+        """The code of the language that is spoken; None: the model knows one alone."""
         return self._transcriber.language_name(self._language)
 
     @property
     def chosen(self) -> list[Chosen]:
+        """What was chosen so far, token by token, with probabilities where they were asked for."""
         return [chosen for stream in self._done for chosen in stream.chosen]
 
     @property
     def tokens(self) -> list[int]:
+        """The numbers of the tokens that were chosen so far."""
         return [chosen.token for chosen in self.chosen]
 
     @property
     def finish_reason(self) -> str | None:
+        """Why it ended: "stop" or "length"; None: it goes on."""
         reasons = [stream.finish_reason for stream in self._done]
         if len(reasons) < len(self._windows) or None in reasons:
             return None

@@ -65,6 +65,7 @@ class Generator:
         return self._tokenizer
 
     def options(self, given: Mapping[str, Any]) -> Options:
+        """The checked options of a text. Raises InputError for one that is unknown or wrong."""
         return read_options(self._settings, given, self.vocabulary)
 
     def text(self, prompt: Sequence[int], options: Options) -> Text:
@@ -93,12 +94,14 @@ class Generator:
         return frozenset(options.stop_tokens) | (frozenset() if options.ignore_eos else self._ends)
 
     def tokens(self, prompt: Sequence[int], given: Mapping[str, Any], draft: Any = None) -> TokenStream:
+        """A stream of the tokens that follow those of a prompt. Raises InputError for a wrong option or prompt."""
         options = self.options(given)
         if options.stop:
             raise InputError("stop is for texts; tokens end at stop_tokens")
         return TokenStream(self, drafted(self.text(prompt, options), draft))
 
     def stream(self, prompt: str | Sequence[int], given: Mapping[str, Any], draft: Any = None) -> TextStream:
+        """A stream of the text that follows a prompt. Raises InputError for a wrong option or prompt."""
         options = self.options(given)
         return TextStream(self, drafted(self.text(self._encoded(prompt), options), draft))
 
@@ -124,6 +127,7 @@ class Generator:
         return ["".join(pieces[id(text)]) for text in texts]
 
     def chat(self, messages: Sequence[Mapping[str, Any]], given: Mapping[str, Any], draft: Any = None) -> TextStream:
+        """A stream of the answer to messages, by the chat template. Raises InputError as `stream`."""
         options = self.options(given)
         prompt = self.tokenizer.encode(self.tokenizer.chat(messages), special=False)
         return TextStream(self, drafted(self.text(prompt, options), draft))
@@ -136,6 +140,7 @@ class Generator:
         return _Lent(self, reuse)
 
     def take(self, reuse: bool) -> AnyEngine:
+        """An engine that nobody else uses: one that was given back, or a new one. reuse: with a kept prefix."""
         with self._lock:
             fitting = [engine for engine in self._engines if engine.reuse == reuse]
             if fitting:
@@ -150,6 +155,7 @@ class Generator:
         return self.engine_class(self._model, self._task, reuse)
 
     def give_back(self, engine: AnyEngine) -> None:
+        """Keeps an engine for the next text, unless enough are kept."""
         with self._lock:
             if len(self._engines) < _KEPT:
                 self._engines.append(engine)
@@ -197,14 +203,17 @@ class TokenStream:
 
     @property
     def chosen(self) -> list[Chosen]:
+        """What was chosen so far, token by token, with probabilities where they were asked for."""
         return list(self._text.chosen)
 
     @property
     def tokens(self) -> list[int]:
+        """The numbers of the tokens that were chosen so far."""
         return self._text.tokens
 
     @property
     def finish_reason(self) -> str | None:
+        """Why it ended: "stop" or "length"; None: it goes on."""
         return self._text.finish
 
     @property
@@ -252,22 +261,27 @@ class TextStream:
 
     @property
     def chosen(self) -> list[Chosen]:
+        """What was chosen so far, token by token, with probabilities where they were asked for."""
         return self._stream.chosen
 
     @property
     def tokens(self) -> list[int]:
+        """The numbers of the tokens that were chosen so far."""
         return self._stream.tokens
 
     @property
     def prompt_tokens(self) -> list[int]:
+        """The numbers of the prompt's tokens."""
         return list(self._text.given)
 
     @property
     def finish_reason(self) -> str | None:
+        """Why it ended: "stop" or "length"; None: it goes on."""
         return self._stream.finish_reason
 
     @property
     def statistics(self) -> dict[str, Any]:
+        """Counts and times of the text: see TokenStream."""
         return self._stream.statistics
 
 
@@ -281,6 +295,7 @@ class Writer:
 
     @property
     def stopped(self) -> bool:
+        """Whether one of the texts to stop at has come."""
         return self._stops.found
 
     def add(self, chosen: Chosen | None, finish: str | None) -> str:

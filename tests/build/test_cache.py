@@ -4,13 +4,14 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from mycc.compiler.build.cache import Cache, clear, default_folder, encode_key, info
 from mycc.compiler.build.workspace import workspace
 from mycc.runtime.errors import CompileError
+
+from ..helpers.threads import in_threads
 
 
 def entry_files(cache: Cache) -> list[Path]:
@@ -98,20 +99,7 @@ def test_parallel_writers_in_processes(tmp_path: Path) -> None:
 
 
 def test_parallel_writers_in_threads(tmp_path: Path) -> None:
-    failures = []
-
-    def work(writer: int) -> None:
-        try:
-            write_many(tmp_path, writer)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    in_threads(lambda writer: write_many(tmp_path, writer), 8)
     assert Cache(tmp_path).info().entries == 7 + 8
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import mycc
 import numpy as np
 import pytest
-from mycc.runtime.signature import advice
+import torch
+from mycc.runtime.signature import Port, Signature, Symbol, advice
 
 from ..helpers.command_server import CommandServer
 
@@ -146,10 +147,18 @@ def test_calls_that_do_not_fit_say_what_helps(server: CommandServer, folder: Pat
     with pytest.raises(mycc.InputError) as error:
         model(np.zeros((4, 6)))
     assert "x.astype(numpy.float32)" in str(error.value)
-    assert advice("x: dimension 0 (n) is 70, the package was compiled for 1..64") == (
-        "Compile the model for a larger range: --dynamic 'x:0=n(1..70)'."
-    )
-    assert advice("something else") is None
+    assert not model.signature.symbols
+    assert advice(model.signature, [np.zeros((4, 6), np.float32)]) is None
+
+
+def test_advice_is_of_the_values_not_of_a_message() -> None:
+    sized = Signature("f", (Port("x", "f32", ("n", 6)),), (), (Symbol("n", 1, 64),))
+    wider = "Compile the model for a larger range: --dynamic 'x:0=n(1..70)'."
+    assert advice(sized, [np.zeros((70, 6), np.float32)]) == wider
+    assert advice(sized, [torch.zeros(70, 6)]) == wider
+    assert advice(sized, [torch.zeros(7, 6, dtype=torch.bool)]) == "Convert it: x.astype(numpy.float32)."
+    assert advice(sized, [torch.zeros(7)]) is None
+    assert advice(sized, [[1, 2]]) is None
 
 
 def test_types_are_there_for_users() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import re
 from datetime import date
@@ -11,17 +10,13 @@ from types import ModuleType
 
 import pytest
 
+from ..helpers.scripts import load_script
 from .pages import ROOT
 
 
 @pytest.fixture(scope="module")
 def performance() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_performance", ROOT / "bench/performance.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "bench/performance.py")
 
 
 def test_the_pages_are_what_the_results_say(performance: ModuleType) -> None:

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import mycc
 import pytest
-import torch
+
+from ..generation.folders import greedy
+from ..helpers.scripts import load_script
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "generate"
 COUNT = 200
 
 
 def language_models() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("language_models", EXAMPLE / "language_models.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def greedy(network: Any, prompt: list[int], count: int) -> list[int]:
-    ids = torch.tensor([prompt])
-    network.generation_config.eos_token_id = None
-    found = network.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, pad_token_id=0
-    )
-    return [int(token) for token in found[0, len(prompt) :]]
+    return load_script(EXAMPLE / "language_models.py")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import os
 import socket
@@ -21,17 +20,14 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
+from ..helpers.scripts import load_script
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NPZ = {"content-type": "application/x-npz"}
 
 
 def module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+    return load_script(path)
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from pathlib import Path
 
 import numpy as np
 from mycc.runtime.errors import InputError, RunError
 
+from ..helpers.threads import in_threads
 from .support import Driver, Loaded, X, in_child, refused
 
 
@@ -88,11 +88,7 @@ def test_many_threads(driver_path: Path, gpu_package: bytes) -> None:
             if not (y == 120 * x).all():
                 problems.append(f"{seed} {i}: {y}")
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 6)
     assert problems == []
     assert driver.log == ""
 

@@ -6,7 +6,6 @@ import copy
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import pytest
 import torch
 from mycc.runtime.errors import InputError, RunError
 from torch import nn
+
+from ..helpers.threads import in_threads
 
 pytestmark = [
     pytest.mark.gpu,
@@ -144,11 +145,7 @@ def test_threads(model: Any, stack: Stack) -> None:
                 if not torch.equal(y, expected[k]):
                     wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 6)
     assert wrong == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from mycc.runtime.errors import RunError
 
+from ..helpers.threads import in_threads
 from .support import NAMES, Driver, Loaded, X, in_child, refused
 
 MIXED = np.where(np.arange(24) % 3 == 0, X + 1, -X - 1).astype(np.float32)  # 8 are positive
@@ -101,24 +101,15 @@ def test_out_of_memory_on_the_way(driver_path: Path, gpu_package: bytes) -> None
 def test_callers_on_streams_of_their_own(driver_path: Path, gpu_package: bytes) -> None:
     driver = Driver(driver_path)
     model = Loaded(gpu_package)
-    failures: list[Exception] = []
 
     def call(seed: int) -> None:
-        try:
-            driver.context()
-            stream = driver.stream()
-            for turn in range(6):
-                x = np.random.default_rng(seed * 100 + turn).standard_normal(20).astype(np.float32)
-                x[16:] = -1
-                found = model("kept", driver.array(x), stream=stream)
-                driver.synchronize(stream)
-                check([t.numpy() for t in found], x)
-        except Exception as error:
-            failures.append(error)
+        driver.context()
+        stream = driver.stream()
+        for turn in range(6):
+            x = np.random.default_rng(seed * 100 + turn).standard_normal(20).astype(np.float32)
+            x[16:] = -1
+            found = model("kept", driver.array(x), stream=stream)
+            driver.synchronize(stream)
+            check([t.numpy() for t in found], x)
 
-    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    in_threads(call, 3)

@@ -13,7 +13,7 @@ from mycc.compiler.graph.canonicalize.constant_forms import constant_form
 from mycc.compiler.graph.canonicalize.index_forms import Affine, Choice, Form
 from mycc.compiler.graph.canonicalize.index_values import IndexValues
 from mycc.compiler.graph.passes import PASSES, run_graph_passes
-from mycc.compiler.graph.sizes import SymbolRange, bounds, expr
+from mycc.compiler.graph.sizes import SymbolRange, bounds, expr, ranges_of
 from mycc.compiler.verify.interpreter import call_torch, run_graph
 from sympy import Symbol
 
@@ -51,7 +51,7 @@ def normalised(graph: ModelGraph) -> ModelGraph:
 
 def check_forms(graph: ModelGraph) -> int:
     """Compares all forms of a graph with the values at the examples; gives how many nodes have one."""
-    ranges = {s.symbol: SymbolRange(s.min, s.max, s.input, s.dim, s.scale, s.offset) for s in graph.symbols}
+    ranges = ranges_of(graph.symbols)
     known = IndexValues(graph.constants, ranges)
     sizes = {s.symbol: graph.examples[s.input].shape[s.dim] for s in graph.symbols}
     actual: dict[torch.fx.Node, Any] = {}

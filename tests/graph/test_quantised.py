@@ -16,6 +16,7 @@ from mycc.compiler.verify import eager
 from mycc.runtime.errors import CompileError
 from torch import nn
 
+from ..helpers.networks import Convolutions
 from .support import Dim, agrees, operators, passed
 
 Q: Any = pytest.importorskip("torchao.quantization", reason="torchao is not installed")
@@ -239,19 +240,6 @@ class Weights(nn.Module):
 
 
 # PT2E ----------------------------------------------------------------------------------------------------------------
-class Convolutions(nn.Module):
-    """A plain convolution, one by channels with a residual, and a linear layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.Conv2d(8, 8, 3, padding=1, groups=8)
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.first(x).relu()
-        return self.head((self.second(x) + x).mean((2, 3)))
-
-
 def x86(dynamic: bool) -> Any:
     module: Any = pytest.importorskip("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
     config = module.get_default_x86_inductor_quantization_config(is_dynamic=dynamic)

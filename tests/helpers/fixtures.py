@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from .command_server import CommandServer
+from .scripts import load_script
 
 __all__ = ["server", "zoo"]
 
@@ -26,9 +25,4 @@ def server() -> Iterator[CommandServer]:
 def zoo() -> Any:
     """bench/zoo.py: the eight models at their full sizes."""
     path = Path(__file__).resolve().parents[2] / "bench" / "zoo.py"
-    spec = importlib.util.spec_from_file_location("mycc_bench_zoo", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["mycc_bench_zoo"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(path, "mycc_bench_zoo")

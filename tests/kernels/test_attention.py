@@ -60,6 +60,17 @@ def build(isa: str, folder: Path) -> ctypes.CDLL:
     return loaded
 
 
+def run_kernel(
+    isa: str, name: str, args: ctypes.Structure, mask: torch.Tensor | None, shape: tuple[int, ...], threads: int
+) -> None:
+    """Calls a test's C++ function, which counts the calls of its score functor outside the scores: there are none."""
+    wide = None if mask is None else mask.expand(shape)
+    pointer = None if wide is None else ctypes.c_void_p(wide.data_ptr())
+    strides = None if wide is None else (ctypes.c_int64 * 3)(*wide.stride()[:3])
+    misplaced = getattr(library(isa), name)(ctypes.byref(args), pointer, strides, ctypes.c_int(threads))
+    assert misplaced == 0, f"the score functor was called {misplaced} times outside the scores"
+
+
 def attend(
     isa: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, mask: torch.Tensor | None = None,
     scale: float | None = None, causal: bool = False, offset: int = 0, threads: int = 1, heads_last: bool = False,
@@ -92,12 +103,7 @@ def attend(
         *(tensor.data_ptr() for tensor in (q, k, v, out, k_rest, v_rest)),
         None if logsumexp is None else logsumexp.data_ptr(),
     )  # fmt: skip
-    wide = None if mask is None else mask.expand(batch, heads, queries, keys)
-    pointer = None if wide is None else ctypes.c_void_p(wide.data_ptr())
-    mask_strides = None if wide is None else (ctypes.c_int64 * 3)(*wide.stride()[:3])
-    call = getattr(library(isa), f"test_attention_{NAMES[q.dtype]}")
-    misplaced = call(ctypes.byref(args), pointer, mask_strides, ctypes.c_int(threads))
-    assert misplaced == 0, f"the score functor was called {misplaced} times outside the scores"
+    run_kernel(isa, f"test_attention_{NAMES[q.dtype]}", args, mask, (batch, heads, queries, keys), threads)
     assert (memory[..., -1] == 7.0).all(), "written behind a row of the output"
     return out
 

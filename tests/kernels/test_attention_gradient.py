@@ -9,7 +9,19 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .test_attention import INF, KEYS, LENGTHS, LEVELS, NAMES, SIZES, STRIDES, attend, library, random_mask, tensor
+from .test_attention import (
+    INF,
+    KEYS,
+    LENGTHS,
+    LEVELS,
+    NAMES,
+    SIZES,
+    STRIDES,
+    attend,
+    random_mask,
+    run_kernel,
+    tensor,
+)
 
 RESULTS = ("of_q", "of_k", "of_v")
 DIMS = ("batch", "head", "row")
@@ -51,12 +63,7 @@ def gradients(
         *(t.data_ptr() for t in (q, k, v, grad, log, inner, *results)),
         *inner.stride(), *(n for t in results for n in t.stride()[:3]),
     )  # fmt: skip
-    wide = None if mask is None else mask.expand(batch, heads, queries, keys)
-    pointer = None if wide is None else ctypes.c_void_p(wide.data_ptr())
-    strides = None if wide is None else (ctypes.c_int64 * 3)(*wide.stride()[:3])
-    call = getattr(library(isa), f"test_attention_gradient_{NAMES[q.dtype]}")
-    misplaced = call(ctypes.byref(args), pointer, strides, ctypes.c_int(threads))
-    assert misplaced == 0, f"the score functor was called {misplaced} times outside the scores"
+    run_kernel(isa, f"test_attention_gradient_{NAMES[q.dtype]}", args, mask, (batch, heads, queries, keys), threads)
     return tuple(results)
 
 

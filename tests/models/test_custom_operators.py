@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch.export import Dim
 
 from ..helpers.command_server import CommandServer
 from ..helpers.device_programs import device_program, run_interpreted
+from ..helpers.scripts import load_script
 from ..helpers.triton_interpreter import TritonInterpreter
 
 HERE = Path(__file__).parent
@@ -77,11 +77,7 @@ def _(x: torch.Tensor) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
     sys.path.insert(0, str(EXAMPLE))
-    spec = importlib.util.spec_from_file_location("soft_clip", EXAMPLE / "soft_clip.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script(EXAMPLE / "soft_clip.py")
     sys.path.remove(str(EXAMPLE))
     return module
 

@@ -12,10 +12,10 @@ import mycc
 import numpy as np
 import pytest
 import torch
-from mycc.runtime import capi
 from mycc.runtime.loader import Model
-from mycc.runtime.native import LIBRARY, installed_file
 from torch import nn
+
+from ..helpers.interfaces import INTERFACES, load_by
 
 SLOW = """#include "mycc/custom.h"
 extern "C" void pieces(const mycc_host *host, const mycc_tensor *y, const mycc_tensor *x, const mycc_number *) {
@@ -50,14 +50,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pieces.pkg"
 
 
-@pytest.fixture(params=["pybind11", "ctypes"])
-def model(request: pytest.FixtureRequest, package: Path) -> Any:
-    if request.param == "pybind11":
-        return mycc.load(package)
-    path = installed_file(LIBRARY)
-    assert path is not None
-    library = capi.Library(path)
-    return Model(library.load_file(str(package)))
+@pytest.fixture(params=INTERFACES)
+def model(request: pytest.FixtureRequest, package: Path) -> Model:
+    return load_by(request.param, package)
 
 
 class Rung(Exception):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 from mycc import InputError, RunError
-from mycc.runtime.capi import Library
 from mycc.runtime.loader import Model
-from mycc.runtime.native import LIBRARY, installed_file
 
+from ..helpers.interfaces import INTERFACES, load_by
+from ..helpers.threads import in_threads
 from . import state_models
 from .state_models import ROWS, SIZE, Memory, entries
 from .support import HERE
@@ -30,13 +29,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return mycc.compile(state_models.make_entries(), out=out)
 
 
-@pytest.fixture(params=["pybind11", "ctypes"])
+@pytest.fixture(params=INTERFACES)
 def model(request: pytest.FixtureRequest, package: Path) -> Model:
-    if request.param == "pybind11":
-        return mycc.load(package)
-    library = installed_file(LIBRARY)
-    assert library is not None
-    return Model(Library(library).load_file(str(package)), str(package))
+    return load_by(request.param, package)
 
 
 def eager() -> dict[str, torch.nn.Module]:
@@ -104,12 +99,7 @@ def test_one_state_for_each_caller(model: Model) -> None:
 
 def test_calls_with_one_state_wait_for_each_other(model: Model) -> None:
     state = model.new_state()
-    run = lambda: [model(draw(0), PLACES[0], state=state) for _ in range(50)]  # noqa: E731
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(lambda _: [model(draw(0), PLACES[0], state=state) for _ in range(50)], 4)
     assert state["memory.count"] == 5 + 4 * 50 * 3
 
 

@@ -18,6 +18,7 @@ from mycc.runtime.errors import CompileError
 from torch import nn
 
 from ..graph.support import Dim, agrees, operators, passed
+from ..helpers.networks import Convolutions
 
 ROWS = Dim("rows", min=1, max=64)
 
@@ -37,19 +38,6 @@ class Words(nn.Module):
         return nn.functional.linear(x, self.embed.weight)
 
 
-class Images(nn.Module):
-    """Convolutions plain and by channels, and a linear layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.Conv2d(8, 8, 3, padding=1, groups=8)
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.first(x).relu()
-        return self.head((self.second(x) + x).mean((2, 3)))
-
-
 IDS, PICTURES = torch.arange(12) % 48, torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(0))
 
 
@@ -60,7 +48,7 @@ def words(**options: Any) -> tuple[ModelGraph, QuantizationReport]:
 
 def images(**options: Any) -> tuple[ModelGraph, QuantizationReport]:
     torch.manual_seed(0)
-    return done(capture(Images().eval(), (PICTURES,)), **options)
+    return done(capture(Convolutions().eval(), (PICTURES,)), **options)
 
 
 def done(graph: ModelGraph, text: str, **options: Any) -> tuple[ModelGraph, QuantizationReport]:

@@ -11,16 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from ..helpers.scripts import load_script
+
 ROOT = Path(__file__).parents[2]
 
 
 def load_dist_runtime() -> object:
-    spec = importlib.util.spec_from_file_location("dist_runtime", ROOT / ".ci/dist_runtime.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / ".ci/dist_runtime.py")
 
 
 def test_the_runtimes_wheel_has_no_compiler(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from mycc.compiler.options import CompileOptions
 from mycc.compiler.verify.command import ModelReport, verify_model
 
 from ..helpers.command_server import CommandServer
+from ..helpers.scripts import load_script
 
 SOURCE = """
 import torch
@@ -46,12 +46,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def load_source(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(path)
 
 
 def check(source: Path, package: Path, bisect: Path | None) -> ModelReport:

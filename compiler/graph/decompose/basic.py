@@ -89,10 +89,15 @@ def vector_norm(
     *,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    x = x if dtype is None else x.to(dtype)
-    axes = list(range(x.dim())) if dim is None or not len(dim) else list(dim)
-    (wide,) = widened(x)
+    x, wide, axes = _of_norm(x, dim, dtype)
     return _norm(wide, ord, axes, keepdim).to(x.dtype)
+
+
+def _of_norm(x: Tensor, dim: Sequence[int] | None, dtype: torch.dtype | None) -> tuple[Tensor, Tensor, list[int]]:
+    """x in the dtype, the same widened, and the axes that a norm reduces."""
+    x = x if dtype is None else x.to(dtype)
+    (wide,) = widened(x)
+    return x, wide, list(range(x.dim())) if dim is None or not len(dim) else list(dim)
 
 
 def _norm(x: Tensor, ord: float, axes: list[int], keepdim: bool) -> Tensor:
@@ -118,9 +123,7 @@ def power_sum(
     *,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    x = x if dtype is None else x.to(dtype)
-    axes = list(range(x.dim())) if dim is None or not len(dim) else list(dim)
-    (wide,) = widened(x)
+    x, wide, axes = _of_norm(x, dim, dtype)
     return (wide.abs().pow(ord) if ord != 2 else wide * wide).sum(axes, keepdim).to(x.dtype)
 
 

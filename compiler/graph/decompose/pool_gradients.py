@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +14,18 @@ from torch import Tensor
 from .definitions import definition
 
 aten = torch.ops.aten
+
+
+def _of_both(name: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """Registers a function as the decomposition of a pool's gradient over images and over volumes, whose number of
+    dimensions is its first argument. name: with {} for it."""
+
+    def add(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        for count in (2, 3):
+            definition(name.format(count))(functools.partial(function, count))
+        return function
+
+    return add
 
 
 def _each(value: Sequence[int], count: int) -> list[int]:
@@ -59,15 +72,17 @@ def _held(windows: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 # maxima --------------------------------------------------------------------------------------------------------------
-def _max_pool_backward(
+@_of_both("aten.max_pool{}d_with_indices_backward")
+def max_pool_backward(
+    count: int,
     grad: Tensor,
     x: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
+    ceil_mode: bool,
     indices: Tensor,
-    count: int,
 ) -> Tensor:
     """An element gets the gradients of the windows whose maximum it is."""
     kernel, padding, dilation = (_each(v, count) for v in (kernel, padding, dilation))
@@ -86,60 +101,25 @@ def _max_pool_backward(
     return total
 
 
-@definition("aten.max_pool2d_with_indices_backward")
-def max_pool2d_with_indices_backward(
-    grad: Tensor,
-    x: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
-    return _max_pool_backward(grad, x, kernel, stride, padding, dilation, indices, 2)
-
-
-@definition("aten.max_pool3d_with_indices_backward")
-def max_pool3d_with_indices_backward(
-    grad: Tensor,
-    x: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
-    return _max_pool_backward(grad, x, kernel, stride, padding, dilation, indices, 3)
-
-
-@definition("aten.adaptive_max_pool2d_backward")
-def adaptive_max_pool2d_backward(grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
-    return _at_places(grad, x, indices, 2)
-
-
-@definition("aten.adaptive_max_pool3d_backward")
-def adaptive_max_pool3d_backward(grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
-    return _at_places(grad, x, indices, 3)
-
-
-def _at_places(grad: Tensor, x: Tensor, indices: Tensor, count: int) -> Tensor:
+@_of_both("aten.adaptive_max_pool{}d_backward")
+def adaptive_max_pool_backward(count: int, grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
     """Windows of any sizes, which may overlap: the gradients are added where the maxima were."""
     zeros = torch.zeros_like(x).flatten(-count)
     return zeros.scatter_add(-1, indices.flatten(-count), grad.flatten(-count)).reshape(x.shape)
 
 
 # means ---------------------------------------------------------------------------------------------------------------
-def _avg_pool_backward(
+@_of_both("aten.avg_pool{}d_backward")
+def avg_pool_backward(
+    count: int,
     grad: Tensor,
     x: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
+    ceil_mode: bool,
     include_pad: bool,
     divisor: int | None,
-    count: int,
 ) -> Tensor:
     """An element gets a share of the gradient of each window that it lies in."""
     kernel, padding = _each(kernel, count), _each(padding, count)
@@ -162,45 +142,8 @@ def _avg_pool_backward(
     return wide.to(grad.dtype)
 
 
-@definition("aten.avg_pool2d_backward")
-def avg_pool2d_backward(
-    grad: Tensor,
-    x: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Tensor:
-    return _avg_pool_backward(grad, x, kernel, stride, padding, count_include_pad, divisor_override, 2)
-
-
-@definition("aten.avg_pool3d_backward")
-def avg_pool3d_backward(
-    grad: Tensor,
-    x: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Tensor:
-    return _avg_pool_backward(grad, x, kernel, stride, padding, count_include_pad, divisor_override, 3)
-
-
-@definition("aten._adaptive_avg_pool2d_backward")
-def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Tensor:
-    return _adaptive_avg_pool_backward(grad, x, 2)
-
-
-@definition("aten._adaptive_avg_pool3d_backward")
-def adaptive_avg_pool3d_backward(grad: Tensor, x: Tensor) -> Tensor:
-    return _adaptive_avg_pool_backward(grad, x, 3)
-
-
-def _adaptive_avg_pool_backward(grad: Tensor, x: Tensor, count: int) -> Tensor:
+@_of_both("aten._adaptive_avg_pool{}d_backward")
+def adaptive_avg_pool_backward(count: int, grad: Tensor, x: Tensor) -> Tensor:
     """The mean of all gives each the same share; else a sum over the windows, whose bounds are those of torch."""
     if all(isinstance(n, int) and n == 1 for n in grad.shape[-count:]):
         return (grad / math.prod(x.shape[-count:])).expand(x.shape)

@@ -77,6 +77,7 @@ class Builder:
 
     # names -----------------------------------------------------------------------------------------------------------
     def fresh(self, stem: str) -> str:
+        """A name that no buffer has yet, made from `stem`."""
         n = self._counts.get(stem, 0)
         while (name := f"{stem}{n}" if n else stem) in self._names:  # atan, atan1, and the operator atan2
             n += 1
@@ -85,6 +86,7 @@ class Builder:
         return name
 
     def var(self, extent: Index, name: str = "i") -> Var:
+        """A loop variable from 0 up to `extent`, under a name of its own."""
         self._vars += 1
         return Var(f"{name}{self._vars}", extent)
 
@@ -120,6 +122,7 @@ class Builder:
         return replace(t, strided=replace(t.strided, buffer=self.later(t.strided.buffer)))
 
     def constant(self, target: str, tensor: torch.Tensor, layout: Layout | None = None) -> Buffer:
+        """The buffer of a constant in a layout (None: dense), the same one each time it is asked for."""
         key = Constant(target, tensor, layout or Dense())
         if key not in self.constants:
             self.constants[key] = Buffer(
@@ -145,6 +148,7 @@ class Builder:
 
     # nodes -----------------------------------------------------------------------------------------------------------
     def add(self, node: AnyNode) -> None:
+        """Appends a node; values that it overwrites while it reads them are copied before."""
         self.nodes.extend(old_values_first(node, self.fresh))
 
     def map(

@@ -32,12 +32,14 @@ class Dense:
     """Row-major, as torch has it."""
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         n = 1
         for s in shape:
             n *= s
         return n
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         return tensor.contiguous().reshape(-1)
 
     def __str__(self) -> str:
@@ -51,10 +53,12 @@ class Panels:
     transposed: bool = False
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         n, k = reversed(shape) if self.transposed else shape
         return -(-n // PANEL) * PANEL * k
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         import torch
 
         matrix = tensor.t() if self.transposed else tensor
@@ -86,10 +90,12 @@ class LinePanels:
     taps: bool = False
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         n = shape[1] if self.transposed else shape[0]
         return -(-n // PANEL) * line_count(self.columns, self.bits, self.group) * LINE
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         import torch
 
         from ...model.operators.quantised import unpacked
@@ -119,9 +125,11 @@ class Planes:
     run: int
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         return shape[0] * row_words(self.columns, self.run) * 2
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         import torch
 
         from ...model.operators.quantised import NIBBLE_ZERO, unpacked
@@ -141,9 +149,11 @@ class Transposed:
     """A matrix of n rows and k columns as [k][n]."""
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         return math.prod(shape)
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         return tensor.t().contiguous().reshape(-1)
 
     def __str__(self) -> str:
@@ -171,10 +181,12 @@ class ConvPanels:
         return (second, first // self.groups, taps) if self.transposed else (first // self.groups, second, taps)
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         per_group, inner, taps = self._sizes(shape)
         return self.groups * -(-per_group // PANEL) * PANEL * taps * inner
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         import torch
 
         per_group, inner, taps = self._sizes(tuple(tensor.shape))
@@ -206,9 +218,11 @@ class GroupedTaps:
     transposed: int = 0
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         return shape[0] * shape[1] * (math.prod(shape[2:]) if self.taps is None else len(self.taps))
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         w = tensor.flatten(2)
         if self.taps is not None:
             w = w[..., list(self.taps)]
@@ -233,12 +247,14 @@ class NchwTaps:
     transposed: bool = False
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         first, second, *kernel = shape
         outputs, inputs = (second, first // self.groups) if self.transposed else (first // self.groups, second)
         width = min(outputs, NCHW_WIDTH)
         return self.groups * -(-outputs // width) * width * inputs * math.prod(kernel)
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         import torch
 
         w = tensor.unflatten(0, (self.groups, -1))  # [group, out, in, ..., h, w]
@@ -280,6 +296,7 @@ class WinogradPanels:
     phase: PhaseTaps | None = None
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         first, second, *kernel = shape
         outputs, inputs = (first // self.groups, second) if self.phase is None else (second, first // self.groups)
         sides = kernel if self.phase is None else self.phase.kernel
@@ -291,6 +308,7 @@ class WinogradPanels:
         return winograd_sides(self.edge, self.stride, taps)
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         import torch
 
         w = tensor.unflatten(0, (self.groups, -1))  # [group, out, in, ...]
@@ -328,9 +346,11 @@ class Taps:
     taps: tuple[int, ...] | None = None
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         return Dense().elements(shape) if self.taps is None else shape[0] * len(self.taps)
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         w = tensor.reshape(tensor.shape[0], -1)
         return (w if self.taps is None else w[:, list(self.taps)]).t().contiguous().reshape(-1)
 
@@ -351,10 +371,12 @@ class TapsLast:
     transposed: bool = False
 
     def elements(self, shape: tuple[int, ...]) -> int:
+        """How many elements the stored weight has, padding included. shape: that of the tensor."""
         first, second, *kernel = shape
         return first * second * (math.prod(kernel) if self.taps is None else len(self.taps))
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         w = tensor.flatten(2)
         if self.taps is not None:
             w = w[..., list(self.taps)]
@@ -390,4 +412,5 @@ class Constant:
 
     @property
     def elements(self) -> int:
+        """How many elements are stored, padding included."""
         return self.layout.elements(tuple(self.tensor.shape))

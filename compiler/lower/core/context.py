@@ -34,9 +34,11 @@ class Context:
     constants: dict[str, torch.Tensor]
 
     def result_dtype(self, index: int | None = None) -> str:
+        """The dtype of the operator's result, or of the result `index` of several."""
         return from_torch(self._val(index).dtype)
 
     def result_shape(self, index: int | None = None) -> Shape:
+        """The shape of the operator's result, or of the result `index` of several."""
         return self.builder.sizes.shape(self._val(index).shape)
 
     def value(self, index: int | None = None) -> torch.Tensor:
@@ -78,9 +80,11 @@ class Context:
         return self.builder.packed.get(ref.target)
 
     def axis(self, dim: int, rank: int) -> int:
+        """A dimension from 0, of one that may count from the end."""
         return dim + rank if dim < 0 else dim
 
     def size(self, value: int | torch.SymInt | Index | None, default: int = 0) -> Index:
+        """The formula of a size; of None that of `default`."""
         return self.builder.sizes.index(default if value is None else value)
 
     def slice_bound(self, value: int | torch.SymInt | Index | None, extent: Index, default: Index) -> Index:
@@ -106,6 +110,7 @@ class Context:
         return CompileError(reason)
 
     def integer(self, value: Index) -> int:
+        """The value of a size. Raises CompileError at this operator where it is not fixed."""
         if value.constant is None:
             raise self.refuse(f"the size {value} must be fixed here")
         return value.constant

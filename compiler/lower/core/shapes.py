@@ -54,6 +54,7 @@ class Sizes:
         return self.symbols.get(raw(value)) if isinstance(value, torch.SymInt) else None
 
     def shape(self, values: Sequence[int | torch.SymInt]) -> tuple[Index, ...]:
+        """The formulas of torch's sizes, in order."""
         return tuple(self.index(v) for v in values)
 
     def _convert(self, e: sympy.Expr) -> Index:

@@ -42,6 +42,7 @@ class Tensor:
 
     @property
     def rank(self) -> int:
+        """How many dimensions it has."""
         return len(self.shape)
 
     def __float__(self) -> float:

@@ -50,6 +50,7 @@ class KernelCall:
 
     @property
     def name(self) -> str:
+        """The kernel's name in Python."""
         return str(getattr(self.kernel, "__name__", self.kernel))
 
 

@@ -21,9 +21,11 @@ class Choice:
 
     @classmethod
     def of(cls, values: Mapping[str, Value]) -> Choice:
+        """From values by parameter."""
         return cls(tuple(sorted(values.items())))
 
     def get(self, parameter: str, default: Value) -> Value:
+        """The value of a parameter, or `default` where the choice leaves it to the cost model."""
         return dict(self.values).get(parameter, default)
 
     def __or__(self, other: Choice) -> Choice:
@@ -31,6 +33,7 @@ class Choice:
         return Choice.of({**dict(self.values), **dict(other.values)})
 
     def as_dict(self) -> dict[str, Value]:
+        """The values by parameter."""
         return dict(self.values)
 
     def __str__(self) -> str:
@@ -50,6 +53,7 @@ class Choices:
     by_target: Mapping[str, Mapping[str, Choice]] = field(default_factory=dict)
 
     def of(self, target: str, key: str) -> Choice:
+        """What was chosen for the kernels of this key on a target; where nothing was, the cost model's choice."""
         return self.by_target.get(target, {}).get(key, COST_MODEL)
 
     def alike(self, target: str, other: str) -> bool:

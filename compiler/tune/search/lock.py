@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ....runtime.errors import CompileError
+from ....runtime.files import check_regular
 from ....runtime.strict_json import decode, encode
 from ..choices.choices import SHARED, Choice, Choices
 from ..choices.space import unknown_part
@@ -90,8 +91,10 @@ def write_lock(lock: Lock, path: Path) -> None:
 
 def _check_file(path: Path, use: str) -> None:
     """A FIFO would wait for the other side."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise CompileError(f"cannot {use} the lock file '{path}': it is not a regular file")
+    try:
+        check_regular(path)
+    except OSError as error:
+        raise CompileError(f"cannot {use} the lock file '{path}': {error.strerror}") from None
 
 
 def format_lock(lock: Lock) -> str:

@@ -72,6 +72,17 @@ class Call {
   static int32_t known_buffer(const Entry &entry, int32_t i);
   static int32_t known_output(const Entry &entry, int32_t i);
   int bind_known_outputs(const Entry &entry, int32_t known);
+  // What place(i, dims) says of each output whose sizes are known when the first `known` of the computed ones are.
+  template <class Place> int each_known_output(const Entry &entry, int32_t known, const Place &place) {
+    const EntryInfo &info = *entry.info;
+    entry.code->output_dims(symbols_, output_dims_);
+    const int64_t *dims = output_dims_;
+    for (int32_t i = 0; i < info.n_outputs; dims += info.outputs[i++].ndim) {
+      if (known_output(entry, i) != known) continue;
+      if (int status = place(i, dims)) return status;
+    }
+    return MYCC_OK;
+  }
   int find_known_sizes(const Entry &entry, int32_t known);
   int plan_known_buffers(const Entry &entry, int32_t known, int64_t *arena);
   void place_known_buffers(const Entry &entry, int32_t known, uint8_t *memory);

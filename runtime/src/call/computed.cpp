@@ -10,14 +10,7 @@ int32_t Call::known_buffer(const Entry &entry, int32_t i) { return entry.compute
 int32_t Call::known_output(const Entry &entry, int32_t i) { return entry.computed ? entry.computed->outputs[i] : 0; }
 
 int Call::bind_known_outputs(const Entry &entry, int32_t known) {
-  const EntryInfo &info = *entry.info;
-  entry.code->output_dims(symbols_, output_dims_);
-  const int64_t *dims = output_dims_;
-  for (int32_t i = 0; i < info.n_outputs; dims += info.outputs[i++].ndim) {
-    if (known_output(entry, i) != known) continue;
-    if (int status = bind_output(entry, i, dims)) return status;
-  }
-  return MYCC_OK;
+  return each_known_output(entry, known, [&](int32_t i, const int64_t *dims) { return bind_output(entry, i, dims); });
 }
 
 // sizes_ of the buffers that are known now; the others take no memory.

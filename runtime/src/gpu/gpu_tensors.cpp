@@ -55,14 +55,7 @@ int GpuCall::place_outputs(const Entry &entry, mycc_tensor *outputs, int32_t n_o
 
 // Those whose sizes are known when the first `known` of the computed ones are.
 int GpuCall::place_known_outputs(const Entry &entry, int32_t known) {
-  const EntryInfo &info = *entry.info;
-  entry.code->output_dims(symbols_, output_dims_);
-  const int64_t *dims = output_dims_;
-  for (int32_t i = 0; i < info.n_outputs; dims += info.outputs[i++].ndim) {
-    if (known_output(entry, i) != known) continue;
-    if (int status = place_output(entry, i, dims)) return status;
-  }
-  return MYCC_OK;
+  return each_known_output(entry, known, [&](int32_t i, const int64_t *dims) { return place_output(entry, i, dims); });
 }
 
 // The tensors that have a place in this memory.
