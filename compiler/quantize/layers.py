@@ -113,8 +113,10 @@ def _users(node: Node) -> list[tuple[Node, Node]]:
     """The operators that read a constant, through transpositions, with what they read."""
     found: list[tuple[Node, Node]] = []
     for user in node.users:
-        turned = is_op(user, "t", "numpy_T") or (is_op(user, "transpose", "permute") and user.meta["val"].dim() == 2)
-        found += _users(user) if turned else [(user, node)]
+        transposed = is_op(user, "t", "numpy_T") or (
+            is_op(user, "transpose", "permute") and user.meta["val"].dim() == 2
+        )
+        found += _users(user) if transposed else [(user, node)]
     return found
 
 

@@ -122,8 +122,8 @@ def _replace(work: Work, row: Quantized, env: Mapping[Any, Any]) -> None:
 def _read(work: Work, node: Node, place: int, floats: Node, row: Quantized) -> None:
     """The reader with the dequantised weight, and activations rounded where it has a range."""
     old = node.args[place]
-    turned = is_op(node, "mm", "matmul", "addmm")
-    new = work.call(aten.t.default, (floats,), like=node) if turned else floats
+    transposed = is_op(node, "mm", "matmul", "addmm")
+    new = work.call(aten.t.default, (floats,), like=node) if transposed else floats
     args = list(node.args)
     args[place] = new
     if row.range is not None and not is_op(node, "embedding"):

@@ -97,8 +97,8 @@ def _index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumula
     if rank == 0:
         return None  # one place: there is no other order
     whole = values.expand(*x.shape[: given[0]], *chosen[0].shape, *x.shape[given[-1] + 1 :])
-    turned: list[Any] = [None] * given[0] + [i.flip(*range(rank)) for i in chosen]
-    return aten.index_put.default(x, turned, whole.flip(*range(given[0], given[0] + rank)))
+    flipped: list[Any] = [None] * given[0] + [i.flip(*range(rank)) for i in chosen]
+    return aten.index_put.default(x, flipped, whole.flip(*range(given[0], given[0] + rank)))
 
 
 #: writes through an index, in the other order: the first of several values for one place stays

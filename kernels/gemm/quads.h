@@ -3,7 +3,7 @@
  * A line is 64 bytes: of each of 16 columns four bytes, side by side.
  *   8 bits: four values of k, each plus 128
  *   4 bits: eight values of k, each plus 8: the first four in the lower halves of the bytes, the others in the upper ones
- *   float8: four values of k, float8_e4m3fn without NaN, whose sign is turned: as 8 bits are, of the same bytes
+ *   float8: four values of k, float8_e4m3fn without NaN, whose sign is flipped: as 8 bits are, of the same bytes
  * A panel is one line after the other along k; what lacks in the last line stands for zeros. A group that shares a scale is
  * whole lines.
  *
@@ -227,7 +227,7 @@ template <> struct FloatLine<4> {
  * and is twice that less 2^-6, which of normal numbers is larger than they are. No float32 on the way is subnormal. */
 template <> struct FloatLine<kFloat8> {
   vi32 line;
-  explicit MYCC_INLINE FloatLine(vi32 turned) : line(turned) {}
+  explicit MYCC_INLINE FloatLine(vi32 flipped) : line(flipped) {}
   template <int I> MYCC_INLINE vf32 value() const {
     const vi32 low = I < 3 ? (vi32)((vu32)line << (20 - 8 * I)) : (vi32)((vu32)line >> 4);
     const vi32 top = I < 3 ? (vi32)((vu32)line << (24 - 8 * I)) : line;

@@ -119,12 +119,18 @@ def test_laws() -> None:
 
 I, J = Var("i", as_index(2)), Var("j", as_index(4))  # noqa: E741
 NAMED = of(Indirect(Load(Buffer("k", "i64", as_index(2), "const"), of(I)), as_index(4))) * 4 + of(J)
-TURNED = of(J) * 4 + of(I)
+TRANSPOSED = of(J) * 4 + of(I)
 
 
 @pytest.mark.parametrize(
     ("place", "reads", "right"),
-    [(of(I) * 4 + of(J), 0, True), (NAMED, 0, False), (of(J) + of(I), 0, False), (TURNED, 0, True), (TURNED, 1, False)],
+    [
+        (of(I) * 4 + of(J), 0, True),
+        (NAMED, 0, False),
+        (of(J) + of(I), 0, False),
+        (TRANSPOSED, 0, True),
+        (TRANSPOSED, 1, False),
+    ],
     ids=["own", "named by data", "overlapping", "backwards", "its neighbour"],
 )
 def test_a_kernel_reads_no_element_that_it_has_written(place: Index, reads: int, right: bool) -> None:

@@ -1,4 +1,4 @@
-"""Operands that lie across the lanes: turned first, reduced in the order of what is read, or left to tiles."""
+"""Operands that lie across the lanes: transposed first, reduced in the order of what is read, or left to tiles."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def first(x: Tensor) -> Tensor:
     return x.permute(0, 3, 1, 2)
 
 
-#: what is turned: a function of an operand, its shape, and height and width of the matrices
-TURNED: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], tuple[int, int]]] = {
+#: what is transposed: a function of an operand, its shape, and height and width of the matrices
+TRANSPOSED: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], tuple[int, int]]] = {
     "padding": (lambda x: F.pad(x.transpose(1, 2), (2, 3)), LONG, (160, 128)),
     "roll": (lambda x: x.roll(3, -1).transpose(1, 2).contiguous(), LONG, (160, 128)),
     "running_sum": (lambda x: x.transpose(1, 2).cumsum(-1), LONG, (160, 128)),
@@ -66,9 +66,9 @@ def nodes(function: Callable[[Tensor], Any], shape: tuple[int, ...], dynamic: bo
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("name", TRANSPOSED)
 def test_operands_are_transposed(name: str, dynamic: bool) -> None:
-    function, shape, (height, width) = TURNED[name]
+    function, shape, (height, width) = TRANSPOSED[name]
     copy, *_ = nodes(function, shape, dynamic)
     assert isinstance(copy, Map)
     ((load,), (store,)) = copy.stores[0].value.loads, copy.stores
@@ -115,14 +115,14 @@ def test_results_that_lie_across_a_nest_are_a_kernel_of_their_own(name: str) -> 
 
 
 def test_a_scan_reads_in_order() -> None:
-    _, scan = nodes(*TURNED["running_sum"][:2])
+    _, scan = nodes(*TRANSPOSED["running_sum"][:2])
     assert isinstance(scan, Scan)
     assert all(ld.index.coefficient(scan.step) == ONE for e in scan.expressions() for ld in e.loads)
 
 
 def test_values(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    forms = {name: form[:2] for name, form in (TURNED | OTHERS).items()}
+    forms = {name: form[:2] for name, form in (TRANSPOSED | OTHERS).items()}
     given = {name: torch.randn(shape) for name, (_, shape) in forms.items()}
     entries = {name: (Call1(forms[name][0]).eval(), (x,)) for name, x in given.items()}
     mycc.compile(entries, out=tmp_path / "m.pkg")
@@ -136,7 +136,7 @@ def test_values(tmp_path: Path) -> None:
 
 
 def test_values_of_a_dynamic_batch(tmp_path: Path) -> None:
-    forms = {name: form[:2] for name, form in (TURNED | OTHERS).items() if name not in ("largest", "both", "twice")}
+    forms = {name: form[:2] for name, form in (TRANSPOSED | OTHERS).items() if name not in ("largest", "both", "twice")}
     for number, (name, (function, shape)) in enumerate(forms.items()):
         batch = {0: torch.export.Dim("b", min=1, max=9999)}
         out = tmp_path / f"m{number}.pkg"

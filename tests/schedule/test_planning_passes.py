@@ -40,7 +40,7 @@ def only(function: Function, *inputs: torch.Tensor) -> AnyNode:
     return node
 
 
-LARGE = torch.zeros(1).expand(4100, 1030)  # its results are past the caches, their rows no whole lines
+LARGE = torch.zeros(1).expand(4100, 1030)  # its results are stored non-temporally, their rows no whole lines
 LONG = torch.zeros(1).expand(900, 5001)  # likewise, of rows that are not gathered
 #: pass -> a kernel for which it decides something, and what it decides
 CASES: dict[str, tuple[Function, tuple[torch.Tensor, ...], Callable[[LoopPlan], bool]]] = {

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..helpers.programs import Call1, scheduled
 
-#: bytes of results from which on they go past the caches, and from which on the order counts
+#: bytes of results from which on they are stored non-temporally, and from which on the order counts
 STREAMED, ORDERED = (86, 128, 12, 64), (22, 128, 12, 64)
 
 
@@ -22,7 +22,7 @@ def heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).contiguous()
 
 
-def turned(x: Tensor) -> Tensor:
+def transposed(x: Tensor) -> Tensor:
     return x.flip(1)
 
 
@@ -42,8 +42,8 @@ def steps(function: Callable[..., Any], *shape: int) -> list[int]:
         (heads, ORDERED, [98304, 768, 64, 1]),
         (heads, (4, 128, 12, 64), [98304, 64, 768, 1]),  # in the second level cache
         (heads, (90, 128, 12, 60), [92160, 60, 720, 1]),  # no whole lines
-        (turned, STREAMED, [98304, 768, 1]),
-        (turned, ORDERED, [98304, -768, 1]),  # comes into the caches, in its order
+        (transposed, STREAMED, [98304, 768, 1]),
+        (transposed, ORDERED, [98304, -768, 1]),  # comes into the caches, in its order
         (lambda x: x.permute(2, 0, 1, 3).contiguous(), STREAMED, [768, 64, 1]),
     ],
 )
@@ -55,7 +55,7 @@ def test_elements_keep_their_bits(tmp_path: Path) -> None:
     given = {"streamed": torch.randn(STREAMED), "ordered": torch.randn(ORDERED)}
     forms: dict[str, Callable[..., Any]] = {
         "heads": heads,
-        "turned": turned,
+        "transposed": transposed,
         "transposed_heads": lambda x: (x.transpose(1, 2) * 2).flip((0, 2)),
     }
     entries = {f"{f}_{n}": (Call1(forms[f]), (x,)) for f in forms for n, x in given.items()}

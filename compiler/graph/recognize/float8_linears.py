@@ -104,8 +104,8 @@ def _widened(node: Any, transposed: bool) -> _Weight | None:
     """The float8 weight behind conversions, transpositions and a product with its scale."""
     odd, scale = transposed, None
     while True:
-        node, turned = untransposed(node)
-        odd ^= turned
+        node, transposed = untransposed(node)
+        odd ^= transposed
         if not isinstance(node, Node):
             return None
         if _is_float8(node):

@@ -30,14 +30,14 @@ ZEROS = (torch.int8, torch.uint8, torch.float32, torch.float16, torch.bfloat16)
 @row("aten._int_mm.default")
 def int_mm(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     node = ctx.operand_node(1)
-    turned = node is not None and is_op(node, "t", "transpose", "permute")
-    weight = ctx.constant_at(node.args[0] if node is not None and turned else node)
+    transposed = node is not None and is_op(node, "t", "transpose", "permute")
+    weight = ctx.constant_at(node.args[0] if node is not None and transposed else node)
     if weight is not None and ctx.builder.family == "cuda":
-        return rows_product(ctx, a, weight, turned, Quantised(8))
+        return rows_product(ctx, a, weight, transposed, Quantised(8))
     if weight is None or not _takes(ctx):
         return int_product(ctx, a, b)
-    columns = weight.tensor.shape[1 if turned else 0]
-    packed = _packed(ctx, weight, LinePanels(8, columns, transposed=not turned))
+    columns = weight.tensor.shape[1 if transposed else 0]
+    packed = _packed(ctx, weight, LinePanels(8, columns, transposed=not transposed))
     return _product(ctx, a, packed, Quantised(8), b.shape[1], "i32")
 
 

@@ -19,10 +19,10 @@ RUNS = (64, 32, 16)
 FLOATS = ("f32", "f16", "bf16")
 
 
-def rows_product(ctx: Context, a: Tensor, weight: ConstantRef, turned: bool, how: Quantised) -> Tensor:
-    """a [..., k] times a weight of bytes, [n, k], or [k, n] unless `turned`; the caller scales."""
-    n, k = weight.tensor.shape if turned else reversed(weight.tensor.shape)
-    b = Operand(_constant(ctx, weight, None if turned else Transposed()), ZERO, (ONE, as_index(k)))
+def rows_product(ctx: Context, a: Tensor, weight: ConstantRef, transposed: bool, how: Quantised) -> Tensor:
+    """a [..., k] times a weight of bytes, [n, k], or [k, n] unless `transposed`; the caller scales."""
+    n, k = weight.tensor.shape if transposed else reversed(weight.tensor.shape)
+    b = Operand(_constant(ctx, weight, None if transposed else Transposed()), ZERO, (ONE, as_index(k)))
     return quantised_product(ctx, a, b, False, how, as_index(n), "i32" if a.dtype == "i8" else "f32")
 
 

@@ -144,8 +144,8 @@ def _value(function: Function, operands: Sequence[Tensor], i: list[Index], n: In
     re, im = _pair(operands, [*batch, minimum(j, half)])
     re_far, im_far = _pair(operands, [*batch, minimum(n - j, half)])
     near, zero = compare("le", IndexValue(j), IndexValue(half)), number(0.0, dtype)
-    turned = compare("eq", IndexValue((j * 2) % n), IndexValue(as_index(0)))  # these parts have to be 0
-    return where(turned, zero, where(near, im, call("neg", im_far))), where(near, re, re_far)
+    real = compare("eq", IndexValue((j * 2) % n), IndexValue(as_index(0)))  # these parts have to be 0
+    return where(real, zero, where(near, im, call("neg", im_far))), where(near, re, re_far)
 
 
 def _pair(parts: Sequence[Tensor], i: Sequence[Index]) -> tuple[Expr, Expr]:
@@ -190,9 +190,9 @@ def _made_chirp(ctx: Context, n: Index, m: int, dtype: str) -> tuple[Parts, Part
 
         def value(i: list[Index]) -> Expr:
             far = compare("gt", IndexValue(i[0] + n), IndexValue(size))
-            turned = call("sin" if part else "cos", angle(minimum(i[0], size - i[0])))
+            rotation = call("sin" if part else "cos", angle(minimum(i[0], size - i[0])))
             inside = call("logical_or", _before(i[0], n), far)
-            return where(inside, call("mul", turned, number(1.0 / m, "f64")), number(0.0, "f64"))
+            return where(inside, call("mul", rotation, number(1.0 / m, "f64")), number(0.0, "f64"))
 
         return value
 

@@ -104,8 +104,8 @@ def angle(ctx: Context, x: Tensor) -> Tensor:
     """Of real numbers: pi below zero, 0 else, NaN for NaN."""
 
     def meaning(e: Expr) -> Expr:
-        turned = where(compare("lt", e, number(0.0, e.dtype)), number(3.141592653589793, e.dtype), number(0.0, e.dtype))
-        return where(compare("isnan", e), e, turned)
+        value = where(compare("lt", e, number(0.0, e.dtype)), number(3.141592653589793, e.dtype), number(0.0, e.dtype))
+        return where(compare("isnan", e), e, value)
 
     return apply(ctx, [x], meaning, FLOAT)
 
