@@ -71,6 +71,9 @@ class Signature(NamedTuple):
         )
 
 
+_EMPTY = "A dynamic size is at least 1: for empty tensors, compile an entry point that fixes this size to 0."
+
+
 def advice(signature: Signature, tensors: Sequence[Any]) -> str | None:
     """What helps where the tensors of a call do not fit: of the first that does not, its dtype converted, or the
     option of the compile that lets its size change. None: they fit, or nothing is known."""
@@ -93,7 +96,7 @@ def advice(signature: Signature, tensors: Sequence[Any]) -> str | None:
                 if symbol.max >= UNBOUNDED:
                     return None
                 if size == 0:
-                    return "A dynamic size is at least 1: for empty tensors, compile an entry point that fixes this size to 0."
+                    return _EMPTY
                 bounds = f"{min(size, symbol.min)}..{max(size, symbol.max)}"
                 return f"Compile the model for a larger range: --dynamic '{name}:{d}={symbol.name}({bounds})'."
     for name, d, own, size in sizes:
