@@ -83,6 +83,7 @@ class RunTileSet:
 
     @property
     def tiles(self) -> tuple[RunTile, ...]:
+        """The register tiles of runs of pixels; those of long runs last."""
         of_long_runs = (
             RunTile(runs, self.long_run, 1, unroll=self._unroll(runs, False), every=self.cpu.long_every)
             for runs in range(1, self.runs + 1)
