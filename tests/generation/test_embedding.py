@@ -108,10 +108,8 @@ def test_steps_that_are_not_taken(tmp_path: Path) -> None:
 
 def test_the_command_takes_a_folder_for_vectors(tmp_path: Path) -> None:
     make_encoder(tmp_path / "model", "pooling_mode_mean_tokens")
-    unused: dict[str, Any] = {"quantize": None, "quantize_skip": ()}
-    made = compile_task(
-        "embedding", str(tmp_path / "model"), out=tmp_path / "v.pkg", own={}, unused={}, verify=False, **unused
-    )
+    folder = str(tmp_path / "model")
+    made = compile_task("embedding", folder, tmp_path / "v.pkg", None, {"verify": False}, {}, [])
     assert made.exists()
     with pytest.raises(mycc.CompileError, match="--quantize does not go with --task embedding"):
-        compile_task("embedding", str(tmp_path / "model"), out=tmp_path / "w.pkg", own={}, unused={}, quantize="int4")
+        compile_task("embedding", folder, tmp_path / "w.pkg", None, {"quantize": "int4"}, {}, [])

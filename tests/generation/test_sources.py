@@ -96,10 +96,8 @@ def test_a_folder_answers_texts(tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path / "model")
     from mycc.compiler.generation.tasks import compile_task
 
-    package = compile_task(
-        "text2text-generation", str(tmp_path / "model"), out=tmp_path / "text.pkg", own={}, max_length=32,
-        unused={}, verify=False,
-    )  # fmt: skip
+    given = {"max_length": 32, "verify": False}
+    package = compile_task("text2text-generation", str(tmp_path / "model"), tmp_path / "text.pkg", None, given, {}, [])
     model = mycc.load(package)
     stream = model.generate("the quick brown fox", max_new_tokens=12, ignore_eos=True)
     text = stream.text()
