@@ -74,7 +74,11 @@ def _hints(node: SymNode) -> dict[sympy.Symbol, sympy.Integer]:
 
 
 def _answer(condition: Any, values: Mapping[Any, Any]) -> bool | None:
-    found = condition.xreplace(dict(values))
+    """None: the condition says nothing at these sizes, as one that divides by a size of 0."""
+    try:
+        found = condition.xreplace(dict(values))
+    except ZeroDivisionError:
+        return None
     return bool(found) if found in (sympy.true, sympy.false) else None
 
 

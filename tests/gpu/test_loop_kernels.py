@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from mycc.compiler.machine.gpu import Device
-from mycc.compiler.schedule.gpu import row_plans
 from mycc.compiler.verify.compare import error
 from mycc.runtime.errors import CompileError
 from torch import nn
@@ -260,20 +259,14 @@ def test_kernel_against_float64(case: Case, dtype: torch.dtype, interpreter: Tri
             assert error(y, wanted) <= TOLERANCE[dtype]
 
 
-@pytest.mark.xfail(
-    reason="rows of many elements are a row of the machine now; the test sets a name that is gone", strict=False
-)
 @pytest.mark.parametrize("shape", [(3, 768), (45, 96), (40, 64)], ids=str)
-def test_indices_by_units(
-    shape: tuple[int, int], interpreter: TritonInterpreter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_indices_by_units(shape: tuple[int, int], interpreter: TritonInterpreter) -> None:
     """Of many rows of 16-bit elements; units with ties, with several NaN, of infinities alone."""
-    monkeypatch.setattr(row_plans, "MANY", 1)
-    monkeypatch.setattr(row_plans, "SHORT", 0)
+    device = replace(DEVICE, sms=2, many=1, rows=replace(DEVICE.rows, short=0))
     x = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(3)).half()
     x[0, 30], x[0, 40], x[0, 41], x[1], x[2] = (*[float("nan")] * 3, float("-inf"), float("inf"))
     for function in (lambda x: x.argmax(-1), lambda x: x.argmin(-1)):
-        program = device_program(Call1(function).eval(), (x,), device=replace(DEVICE, sms=2))
+        program = device_program(Call1(function).eval(), (x,), device=device)
         assert "acc0_units" in program.code.kernels[0].source
         (found,) = run_interpreted(program, interpreter, (x,))
         assert torch.equal(found, function(x.double()))
