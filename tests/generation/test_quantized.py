@@ -27,7 +27,6 @@ def restore_weights(network: Any, text: str) -> None:
             weight.copy_((parts * integers.scales.float().unsqueeze(-1)).reshape(weight.shape))
 
 
-@pytest.mark.xfail(reason="verification refuses it by a hair on CPUs of AVX2", strict=False)
 @pytest.mark.parametrize("form", [pytest.param("int8", marks=pytest.mark.slow), "int4:group=32"])
 def test_tokens_are_those_of_the_integers(form: str, tmp_path: Path) -> None:
     folder = tmp_path / "model"
