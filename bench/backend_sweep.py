@@ -8,26 +8,22 @@
 
 Each runs in a process of its own that has a time limit. Results and the gradients of all parameters are compared with
 the model in float64: right is at most twice as far off as eager torch, plus 1e-7, of the largest number. Operators that
-mycc leaves to eager torch and graph breaks are counted, which are
-TorchDynamo's own. The exit code is 1 when one is wrong or crashes.
+mycc leaves to eager torch are counted, and graph breaks, which are TorchDynamo's own. The exit code is 1 when one is
+wrong or crashes.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import copy
 import json
-import multiprocessing
 import os
 import signal
 import sys
 import time
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +35,8 @@ from architectures.base import Row, Wrapped
 from mycc.compiler.backend.backend import backend
 from mycc.compiler.backend.graph_compiler import GraphCompiler
 from mycc.compiler.backend.parts import operators_of
+from sweep_files import Task
+from sweep_processes import first_line, in_processes
 from torch import fx
 
 HERE = Path(__file__).resolve().parent
@@ -127,7 +125,7 @@ def measure(row: Row, case: str) -> Result:
         eager = step(plain, plain, inputs, train)
         wanted = _in_float64(wide, inputs, train) or eager
     except Exception as problem:
-        return Result(row.name, case, "torch", f"{type(problem).__name__}: {_first_line(str(problem))}")
+        return Result(row.name, case, "torch", f"{type(problem).__name__}: {first_line(str(problem))}")
     compilers: list[tuple[fx.GraphModule, GraphCompiler]] = []
 
     def compile_graph(module: fx.GraphModule, examples: Sequence[Any]) -> Any:
@@ -156,73 +154,6 @@ def _in_float64(model: torch.nn.Module, inputs: Sequence[torch.Tensor], train: b
         return step(model, model, [x.double() if x.is_floating_point() else x for x in inputs], train)
     except RuntimeError:
         return None
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:300]
-
-
-# processes -----------------------------------------------------------------------------------------------------------
-Task = tuple[str, str]
-
-
-def _child(task: Task, answers: connection.Connection) -> None:
-    os.setpgid(0, 0)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    start = time.monotonic()
-    try:
-        result = measure(sweep_models.BY_NAME[task[0]], task[1])
-    except Exception as problem:
-        result = Result(*task, "crash", f"{type(problem).__name__}: {_first_line(str(problem))}")
-    answers.send(replace(result, seconds=round(time.monotonic() - start, 1)))
-
-
-class Running:
-    """A child at work, in a process group of its own: the C++ compilers end with it."""
-
-    def __init__(self, task: Task, limit: float) -> None:
-        self.task, self.end_at = task, time.monotonic() + limit
-        self.answers, theirs = multiprocessing.Pipe(duplex=False)
-        self._child = multiprocessing.get_context("fork").Process(target=_child, args=(task, theirs))
-        self._child.start()
-        theirs.close()
-
-    def result(self) -> Result:
-        """Its answer; one that dies or takes too long is a crash."""
-        try:
-            if self.answers.poll():
-                found: Result = self.answers.recv()
-                return found
-            return Result(*self.task, "crash", "takes too long")
-        except EOFError:
-            self._child.join()
-            return Result(*self.task, "crash", f"the process died with code {self._child.exitcode}")
-        finally:
-            self.end()
-
-    def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._child.pid or 0, signal.SIGKILL)
-        self._child.join()
-
-
-def in_processes(tasks: Sequence[Task], limit: float, jobs: int) -> Iterator[Result]:
-    """`measure` in processes, so many at a time; results as they come."""
-    waiting, running = list(reversed(tasks)), list[Running]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                running.append(Running(waiting.pop(), limit))
-            left = min(r.end_at for r in running) - time.monotonic()
-            connection.wait([r.answers for r in running], timeout=max(0.0, left))
-            for done in [r for r in running if r.answers.poll() or time.monotonic() > r.end_at]:
-                running.remove(done)
-                yield done.result()
-    finally:
-        for r in running:
-            r.end()
 
 
 # files ---------------------------------------------------------------------------------------------------------------
@@ -272,6 +203,16 @@ def page(found: dict[Task, Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _timed(task: Task) -> Result:
+    start = time.monotonic()
+    result = measure(sweep_models.BY_NAME[task[0]], task[1])
+    return replace(result, seconds=round(time.monotonic() - start, 1))
+
+
+def _crashed(task: Task, reason: str, seconds: float) -> Result:
+    return Result(*task, "crash", reason, seconds=seconds)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="names, with commas between")
@@ -292,7 +233,7 @@ def main() -> int:
     tasks = [(name, case) for name in names for case in CASES if options.case in ("", case)]
     tasks = [t for t in tasks if wanted is None or (found[t].status if t in found else "missing") in wanted]
     bad = False
-    for result in in_processes([] if options.only_page else tasks, options.limit, options.jobs):
+    for result in in_processes([] if options.only_page else tasks, _timed, _crashed, options.limit, options.jobs):
         print(
             f"{result.name} {result.case}: {result.status} {result.reason} {' '.join(result.eager_operators)}",
             flush=True,

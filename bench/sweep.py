@@ -22,7 +22,6 @@ import argparse
 import contextlib
 import copy
 import math
-import multiprocessing
 import os
 import re
 import resource
@@ -30,10 +29,8 @@ import signal
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from multiprocessing import connection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +39,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # weights are random: nothing is t
 import library_models
 import mycc
 import sweep_models
+import sweep_processes
 import torch
 from architectures.base import Wrapped
 from mycc.compiler.observe import Observer
@@ -50,6 +48,7 @@ from mycc.runtime.errors import CompileError
 from sweep_files import AnyRow, Files, Found, Table, Task, cases_of, versions_of
 from sweep_page import ARCHITECTURES, CASES, FACTOR, FLOOR, LIBRARIES, Result
 from sweep_peers import PEERS
+from sweep_processes import first_line
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCHES = {"static": (2,), "dynamic": (2, 1, 3)}
@@ -178,7 +177,7 @@ def _own_failure(model: Wrapped, example: Any, shapes: Any) -> str:
 def _told(text: str) -> str:
     """The first line; of violated constraints the first that is named."""
     named = next((line.strip() for line in text.splitlines() if line.strip().startswith("- ")), "")
-    return f"{_first_line(text).partition(' For more information')[0]} {named}".strip()[:400]
+    return f"{first_line(text).partition(' For more information')[0]} {named}".strip()[:400]
 
 
 def _compared(
@@ -215,93 +214,24 @@ def _in_float64(model: Wrapped, given: Sequence[torch.Tensor]) -> Any:
 
 def reason(refusal: CompileError) -> str:
     """The refusal in a line: what, and of several details the first."""
-    text = _first_line(str(refusal))
+    text = first_line(str(refusal))
     details = [re.sub(r"\s+", " ", d).strip() for d in refusal.details]
     return f"{text}: {'; '.join(details[:3])}"[:400] if details else text
 
 
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:300]
-
-
 # processes -----------------------------------------------------------------------------------------------------------
-def _child(task: Task, how: How, answers: connection.Connection) -> None:
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    start = time.monotonic()
-
-    def answer(result: Result) -> None:
-        answers.send(replace(result, seconds=round(time.monotonic() - start, 1), cpu=round(_computed(), 1)))
-
-    name, case = task
-    try:
-        answer((measure_peer if how.peer else measure)(BY_NAME[name], case, how))
-    except Exception as problem:
-        answer(Result(name, case, "crash", f"{type(problem).__name__}: {_first_line(str(problem))}"))
-        raise
-
-
-@dataclass
-class Running:
-    """A child at work, in a process group of its own: the C++ compilers end with it."""
-
-    task: Task
-    how: How
-    answers: connection.Connection = field(init=False)
-    start: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
-        self.answers, theirs = multiprocessing.Pipe(duplex=False)
-        self._child = multiprocessing.get_context("fork").Process(target=self._run, args=(theirs,))
-        self._child.start()
-        with contextlib.suppress(OSError):  # whoever comes first, it or the child itself
-            os.setpgid(self._child.pid or 0, self._child.pid or 0)
-        theirs.close()
-
-    def _run(self, answers: connection.Connection) -> None:
-        os.setpgid(0, 0)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _child(self.task, self.how, answers)
-
-    @property
-    def left(self) -> float:
-        return self.start + self.how.limit - time.monotonic()
-
-    def result(self) -> Result:
-        """Its answer, which is there or came too late: one that dies or takes too long is a crash."""
-        try:
-            if self.answers.poll():
-                return self.answers.recv()  # type: ignore[no-any-return]
-            return self._crash(f"not done after {self.how.limit:.0f} s")
-        except EOFError:
-            self._child.join()
-            return self._crash(f"the process died with code {self._child.exitcode}")
-        finally:
-            self.end()
-
-    def _crash(self, reason: str) -> Result:
-        return Result(*self.task, "crash", reason, seconds=round(time.monotonic() - self.start, 1))
-
-    def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._child.pid, signal.SIGKILL)
-        self._child.join()
-
-
 def in_processes(tasks: Iterable[Task], how: How, jobs: int) -> Iterator[Result]:
     """`measure` in processes, so many at a time; results as they come."""
-    waiting, running = list(reversed(list(tasks))), list[Running]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                running.append(Running(waiting.pop(), how))
-            connection.wait([r.answers for r in running], timeout=max(0.0, min(r.left for r in running)))
-            for done in [r for r in running if r.answers.poll() or r.left <= 0]:
-                running.remove(done)
-                yield done.result()
-    finally:
-        for r in running:
-            r.end()
+
+    def work(task: Task) -> Result:
+        start, (name, case) = time.monotonic(), task
+        result = (measure_peer if how.peer else measure)(BY_NAME[name], case, how)
+        return replace(result, seconds=round(time.monotonic() - start, 1), cpu=round(_computed(), 1))
+
+    def crash(task: Task, reason: str, seconds: float) -> Result:
+        return Result(*task, "crash", reason, seconds=seconds)
+
+    return sweep_processes.in_processes(tasks, work, crash, how.limit, jobs)
 
 
 # the command ---------------------------------------------------------------------------------------------------------

@@ -67,10 +67,11 @@ def test_a_model_beside_eager(server: CommandServer, folder: Path) -> None:
         assert len(own["turns"]) == 2
         assert own["error"] <= case["tolerance"] < 1e-3
         assert case["best_peer"] == "eager"
-        assert case["ratio"] == pytest.approx(eager["median"] / own["median"])
+        uneven = any(max(r["turns"]) > comparing.UNEVEN * min(r["turns"]) for r in (own, eager))
+        assert case["ratio"] == (None if uneven else pytest.approx(eager["median"] / own["median"]))
         assert case["gflop"] == pytest.approx(2 * 24 * 40 * case["batch"] / 1e9)
     assert "eager torch" in done.stdout
-    assert "batch 5, 1 thread: mycc is" in done.stdout
+    assert "batch 5, 1 thread: " + ("mycc is" if found["cases"][1]["ratio"] else "no ratio") in done.stdout
     assert (folder / "found.html").read_text().startswith("<!doctype html>")
 
 

@@ -55,19 +55,19 @@ def _chromium(page: str, script: str, folder: Path, *options: str) -> subprocess
 def difference(a: Path, b: Path, folder: Path) -> tuple[float, float]:
     """(mean, largest) difference of two pictures in squares of 12 by 12 pixels, 0 to 1: fonts may differ, what
     lies where may not."""
-    pictures = [f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" for path in (a, b)]
-    script = f"""
-    const squares = async (address) => {{
-      const picture = new Image(); picture.src = address; await picture.decode();
-      const w = Math.ceil(picture.width / 12), h = Math.ceil(picture.height / 12);
-      const small = Object.assign(document.createElement("canvas"), {{ width: w, height: h }}).getContext("2d");
+    # images of the document itself: its load event waits for them, and drawing one decodes it at once
+    images = [f'<img src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}">' for path in (a, b)]
+    script = """
+    const squares = (picture) => {
+      const w = Math.ceil(picture.naturalWidth / 12), h = Math.ceil(picture.naturalHeight / 12);
+      const small = Object.assign(document.createElement("canvas"), { width: w, height: h }).getContext("2d");
       small.imageSmoothingQuality = "high"; small.drawImage(picture, 0, 0, w, h);
       return [...small.getImageData(0, 0, w, h).data];
-    }};
-    const [a, b] = [await squares("{pictures[0]}"), await squares("{pictures[1]}")];
+    };
+    const [a, b] = [...document.images].map(squares);
     if (a.length !== b.length) return [1, 1];
     const apart = a.map((v, i) => Math.abs(v - b[i]) / 255);
     return [apart.reduce((t, v) => t + v, 0) / apart.length, Math.max(...apart)];
     """
-    mean, most = run_in_browser("<title></title><body></body>", script, folder)
+    mean, most = run_in_browser(f"<title></title><body>{''.join(images)}</body>", script, folder)
     return mean, most
