@@ -79,21 +79,36 @@ def _check(program: ExportedProgram, model: torch.nn.Module, examples: Sequence[
     if any(isinstance(t, FakeTensor) for t in (*program.constants.values(), *program.state_dict.values())):
         raise _Refused("it takes a tensor of the trace for a constant")
     module = program.module(check_guards=False)
-    others = other_numbers(examples)
-    for inputs in (examples, others):
-        try:
-            wanted = run(model, inputs)
-        except Exception:
-            if inputs is others:  # numbers that the model does not take
-                continue
-            raise
-        if not agree(wanted, run(module, inputs)):
+    if not agree(run(model, examples), run(module, examples)):
+        raise _Refused("its results are not the model's")
+    for inputs in (other_numbers(examples), *_other_integers(examples)):
+        if (wanted := _tried(model, inputs)) is None:  # numbers that the model does not take
+            continue
+        if (found := _tried(module, inputs)) is not None and not agree(wanted, found):  # None: the call asserts
             raise _Refused("its results are not the model's")
+
+
+def _tried(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
+    try:
+        return run(module, inputs)
+    except Exception:
+        return None
 
 
 def other_numbers(examples: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Inputs of other values; integers, which may be indices, are as they were."""
     return [t * 0.75 + 0.1 if t.is_floating_point() or t.is_complex() else t for t in examples]
+
+
+def _other_integers(examples: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """Inputs whose integers, which may be counts, are one more and one less."""
+    if not any(_is_integer(t) for t in examples):
+        return []
+    return [[t + step if _is_integer(t) else t for t in examples] for step in (1, -1)]
+
+
+def _is_integer(t: torch.Tensor) -> bool:
+    return not (t.is_floating_point() or t.is_complex() or t.dtype == torch.bool)
 
 
 def agree(wanted: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> bool:
@@ -130,7 +145,16 @@ def _dynamo(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], shapes: 
     if shapes is not None:
         raise _Refused("it takes no dynamic sizes")
     graph = dynamo_graph_capture_for_export(model)(*examples)
+    if mode := graph.meta.get("fake_mode"):
+        _refuse_guards(mode.shape_env)
     return torch.export.export(graph, examples, strict=False), ()
+
+
+def _refuse_guards(env: Any) -> None:
+    """Numbers of tensors (n.item()) are symbols with a value here; what is asked of them would stand beside the graph,
+    which does not hold it. Sizes are fixed, so that nothing else is asked."""
+    if env is not None and env.guards:
+        raise _Refused(f"it would take for all values that {env.guards[0].expr}, as of the example inputs")
 
 
 def _draft(model: torch.nn.Module, examples: tuple[torch.Tensor, ...], shapes: Any) -> Any:

@@ -80,6 +80,39 @@ def test_a_branch_on_values_is_refused_with_each_reason() -> None:
     assert "it would do for all values what those of the example choose (test_second_ways.py:" in reasons[2]
 
 
+class Chosen(nn.Module):
+    """Programs whose number of a tensor chooses what is computed: by name."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form = form
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        k: Any = n.item()
+        if self.form == "if":
+            return x * k if k > 3 else x - k
+        if self.form == "is":
+            return x * (3 if k == 2 else 4)
+        if self.form == "loop":
+            for _ in range(k):
+                x = x * 2
+            return x
+        if self.form == "list":
+            return [x, x * 2, x * 3][k]
+        if self.form == "table":
+            return x * {2: 4}.get(k, 5)
+        return x.sum(k - 1)
+
+
+@pytest.mark.parametrize("form", ["if", "is", "loop", "list", "table", "dimension"])
+def test_what_a_number_of_an_integer_chooses_is_refused(form: str) -> None:
+    """torch's tracer of bytecode keeps such conditions beside the graph: for other numbers the graph is wrong."""
+    with pytest.raises(CompileError, match="cannot be exported") as error:
+        capture(Chosen(form), (X, torch.tensor(2)))
+    said = "dynamo_graph_capture_for_export: it would take for all values that"
+    assert any(said in line for line in error.value.details), error.value.details
+
+
 class Assigns(nn.Module):
     def __init__(self) -> None:
         super().__init__()
