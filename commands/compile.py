@@ -125,6 +125,7 @@ def _compile(
 def _report_compile(path: Path, timing: TimingObserver, seconds: float, as_json: bool, verbose: bool) -> None:
     from ..compiler.machine.targets import runs_on_this_machine
     from ..runtime.inspect import accuracy_line, inspect_package, megabytes, quantization_lines
+    from ..runtime.text import counted
 
     facts = inspect_package(os.fspath(path))
     if as_json:
@@ -139,9 +140,8 @@ def _report_compile(path: Path, timing: TimingObserver, seconds: float, as_json:
         print_json({**result, "warnings": timing.warnings}, "compile/1")
         return
     number = sum(len(row["kernels"]) for row in facts["entry_points"])
-    kernels = f"{number} kernel{'' if number == 1 else 's'}"
     targets = ", ".join(row["target"] for row in facts["targets"])
-    print(f"\n{path}  {megabytes(facts['size'])}  ({kernels}, {targets}, {seconds:.1f} s)")
+    print(f"\n{path}  {megabytes(facts['size'])}  ({counted(number, 'kernel')}, {targets}, {seconds:.1f} s)")
     for row in facts["entry_points"]:
         print(f"  {row['signature']}")
     here = runs_on_this_machine(facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from ..runtime.text import counted
 from .arguments import CacheDir, Json
 from .console import print_json
 
@@ -26,12 +27,13 @@ def doctor_command(cache_dir: CacheDir = None, as_json: Json = False) -> None:
 def cache_info_command(cache_dir: CacheDir = None, as_json: Json = False) -> None:
     """Show where the cache is, what it holds and its size."""
     from ..compiler.build.cache import info
+    from ..runtime.inspect import megabytes
 
     facts = info(cache_dir)
     if as_json:
         print_json({"path": facts.path, "entries": facts.entries, "bytes": facts.bytes}, "cache/1")
     else:
-        print(f"{facts.path}: {facts.entries} objects, {facts.bytes / 1e6:.1f} MB")
+        print(f"{facts.path}: {counted(facts.entries, 'object')}, {megabytes(facts.bytes)}")
 
 
 def cache_clear_command(cache_dir: CacheDir = None, as_json: Json = False) -> None:
@@ -42,4 +44,4 @@ def cache_clear_command(cache_dir: CacheDir = None, as_json: Json = False) -> No
     if as_json:
         print_json({"removed": removed}, "cache/1")
     else:
-        print(f"removed {removed} objects")
+        print(f"removed {counted(removed, 'object')}")

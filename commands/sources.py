@@ -30,13 +30,14 @@ def load_model(source: str, inputs: Sequence[str]) -> Source:
 
 def describe(source: Source) -> str:
     """`BertModel, 109.5 M parameters`"""
+    from ..runtime.text import parameters_text
+
     parameters = getattr(source.model, "parameters", None)
     kind = getattr(source.model, "__name__", type(source.model).__name__)
     if not callable(parameters):
         return kind
     count = sum({id(p): p.numel() for p in parameters()}.values())
-    many = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
-    return f"{kind}, {many} parameter{'' if count == 1 else 's'}"
+    return f"{kind}, {parameters_text(count)}"
 
 
 def progress(quiet: bool = False) -> Observer:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..runtime.text import counted
 from .arguments import Json, Package, Verbose
 from .console import print_json, print_rich
 
@@ -33,4 +34,4 @@ def weights_command(
         print_json({"package": str(done.path), "replaced": done.replaced, "kept": list(done.kept)}, "weights/1")
     else:
         kept = f"; {len(done.kept)} stayed as they were" if done.kept else ""
-        print_rich(f"{done.path}: {done.replaced} tensors replaced{kept}")
+        print_rich(f"{done.path}: {counted(done.replaced, 'tensor')} replaced{kept}")

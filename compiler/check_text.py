@@ -11,6 +11,7 @@ from rich.text import Text
 from ..runtime.inspect import megabytes, memory_line
 from ..runtime.render import kernel_table
 from ..runtime.signature import Signature
+from ..runtime.text import counted
 from .check import CheckReport, EntryReport
 
 __all__ = ["render_check"]
@@ -49,7 +50,8 @@ def _lines(entry: EntryReport) -> Iterator[str]:
 
 def _quantized(row: dict[str, Any]) -> Iterator[str]:
     size, floats = (sum(layer[name] for layer in row["layers"]) for name in ("bytes", "float_bytes"))
-    yield f"quantised  {len(row['layers'])} layers to {row['format']}: {megabytes(floats)} -> {megabytes(size)}"
+    layers = counted(len(row["layers"]), "layer")
+    yield f"quantised  {layers} to {row['format']}: {megabytes(floats)} -> {megabytes(size)}"
     read = row["reading"]
     now, before = (f"{read[name] * 1e3:.3g} ms" for name in ("seconds", "float_seconds"))
     yield f"reading    {now} a call at least, as floats {before} ({read['by']}, {read['rate'] / 1e9:.3g} GB/s)"

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.errors import Error
+from ..runtime.inspect import megabytes
 from ..runtime.installation import how_to_install
+from ..runtime.text import counted
 from .machine.local_cpu import available_cores, machine
 from .machine.targets import host_target
 
@@ -139,7 +141,7 @@ def _cache(cache_dir: Path | None) -> Finding:
         facts = info(cache_dir)
     except Error as error:
         return Finding("cache", "missing", error.message, "compile", error.hint or "Name another: --cache-dir DIR.")
-    text = f"{facts.path}, {facts.entries} objects, {facts.bytes / 1e6:.1f} MB"
+    text = f"{facts.path}, {counted(facts.entries, 'object')}, {megabytes(facts.bytes)}"
     folder = next(p for p in (Path(facts.path), *Path(facts.path).parents) if p.exists())
     if not os.access(folder, os.W_OK):
         return Finding("cache", "missing", f"{text}: cannot be written", "compile", "Name another: --cache-dir DIR.")

@@ -19,6 +19,7 @@ from .files import check_regular, open_regular
 from .formula import evaluate_shape
 from .generator import Fill, fill_tensor
 from .loader import EntryPoint, Model, load
+from .text import counted
 
 __all__ = ["RunResult", "generated_inputs", "parse_sizes", "read_inputs", "run_package"]
 
@@ -47,7 +48,7 @@ class RunResult:
     def text(self) -> str:
         """Plain text: a line for each tensor with its range."""
         origin = "generated" if self.generated else "from files"
-        where = f"{self.threads} threads" if self.device == "cpu" else self.device
+        where = counted(self.threads, "thread") if self.device == "cpu" else self.device
         lines = [f"{self.entry} on {self.target}, {where}: {1e3 * self.seconds:.2f} ms"]
         lines += [f"  in   {name}: {_summary(array)}  ({origin})" for name, array in self.inputs.items()]
         lines += [f"  out  {name}: {_summary(array)}" for name, array in self.outputs.items()]

@@ -8,6 +8,7 @@ from .archive import Archive, PackageSource
 from .errors import LoadError
 from .signature import Signature
 from .tensorfile import parse_header
+from .text import counted
 
 __all__ = ["accuracy_line", "card_html", "choices_of", "describe", "inspect_package", "megabytes", "plan_text"]
 
@@ -75,7 +76,7 @@ def describe(information: dict[str, Any]) -> str:
     facts = {
         "targets": targets + glibc,
         "python": f"{wrappers}; others through ctypes" if wrappers else "through ctypes",
-        "size": f"{total}: {weights['tensors']} weights {heavy}, everything else {other}",
+        "size": f"{total}: {counted(weights['tensors'], 'weight')} {heavy}, everything else {other}",
         "kernels": ", ".join(f"{len(row['kernels'])} in {row['name']}" for row in rows),
         "memory": ", ".join(f"{memory_line(row['memory'])} in {row['name']}" for row in rows),
         "accuracy": accuracy_line(information["check"]),
@@ -101,7 +102,7 @@ def _quantized_line(row: dict[str, Any]) -> str:
     heard = [layer for layer in layers if layer.get("snr") is not None]
     worst = min(heard, key=lambda layer: layer["snr"], default=None)
     where = f" (worst layer: {worst['name']}, {worst['snr']:.0f} dB)" if worst else ""
-    what = f"{len(layers)} layers of {row['entry']} are {row['format']}"
+    what = f"{counted(len(layers), 'layer')} of {row['entry']} {'is' if len(layers) == 1 else 'are'} {row['format']}"
     return f"{what}, {megabytes(floats)} -> {megabytes(size)}{error}{where}"
 
 
@@ -134,7 +135,7 @@ def card_html(manifest: dict[str, Any], path: str | None, where: str) -> str:
 
 def memory_line(memory: dict[str, Any]) -> str:
     """The arena of an entry point; of one with dynamic sizes only the number of its buffers is known."""
-    text = f"{memory.get('buffers', 0)} buffers"
+    text = f"{counted(memory.get('buffers', 0), 'buffer')}"
     if memory.get("dynamic"):
         return f"{text}, placed for the sizes of each call"
     if "arena" in memory:
@@ -149,7 +150,7 @@ def tuning_line(information: dict[str, Any]) -> str:
     tuning, rows = information["tuning"], information["entry_points"]
     keys = {kernel["key"] for row in rows for kernel in row["kernels"] if kernel.get("key")}
     made = {key for choices in tuning["targets"].values() for key in choices}
-    where = f"measured on {tuning['machine'].get('cpu', 'a CPU')} with {tuning['threads']} threads"
+    where = f"measured on {tuning['machine'].get('cpu', 'a CPU')} with {counted(tuning['threads'], 'thread')}"
     return f"{len(made)} of {len(keys)} kinds of kernels differ from the cost model's choice; {where}"
 
 
@@ -186,8 +187,10 @@ def accuracy_line(check: dict[str, Any]) -> str:
 
 
 def megabytes(size: int) -> str:
-    """A size to read: "437.5 MB", "12 kB"."""
-    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"
+    """A size to read: "437.5 MB", "12.0 kB", "64 B"."""
+    if size >= 100_000:
+        return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e3:.1f} kB" if size >= 1000 else f"{size} B"
 
 
 def _newest(versions: Any) -> str:

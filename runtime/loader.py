@@ -441,6 +441,8 @@ class Model(EntryPoint):
         return card_html(self.manifest, self.path, f"{self.target} on {self.device}, threads {self.threads}")
 
     def __repr__(self) -> str:
+        from .text import counted
+
         entries = "\n".join(str(entry.signature) for entry in self.entries.values())
-        where = f"{self.threads} threads" if self.device == "cpu" else self.device
+        where = counted(self.threads, "thread") if self.device == "cpu" else self.device
         return f"<mycc model {self.manifest['name']} for {self.target}, {where}>\n{entries}"

@@ -14,6 +14,7 @@ from .execute import RunResult
 from .inspect import choices_of, describe, megabytes, plan_text
 from .launches import launch_facts, typical_sizes
 from .measure import most_lost
+from .text import counted
 from .verify import VerifyReport
 
 __all__ = ["kernel_table", "render_bench", "render_inspection", "render_run", "render_verify"]
@@ -34,7 +35,7 @@ def render_inspection(
     for row in information["entry_points"]:
         gpus = [t for t in information["targets"] if "roof" in t and t["target"] in row.get("launches", {})]
         if fusions:
-            parts += [Text(""), _fusion_table(row)]
+            parts += [Text(""), _fusion_table(row) if row["fusions"] else Text(f"{row['name']}: nothing to fuse")]
             continue
         if len(gpus) < len(information["targets"]):
             parts += [Text(""), kernel_table(row, choices_of(dict(information)))]
@@ -60,12 +61,12 @@ def render_bench(result: Mapping[str, Any]) -> RenderableType:
     """The times of bench_package, and its kernels with those first that lose most beside the roof."""
     sizes = ", ".join(f"{name} {size}" for name, size in result["sizes"].items())
     gpu = result["device"] != "cpu"
-    where = result["device"] if gpu else f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
+    where = result["device"] if gpu else counted(result["threads"], "thread")
     head = f"{result['entry']} on {result['target']}, {where}" + (f"; {sizes}" if sizes else "")
     times = (
         f"load {result['load_ms']:.1f} ms, first run {result['first_run_ms']:.2f} ms, then median "
         f"{result['median_ms']:.3f} ms, min {result['min_ms']:.3f} ms, 90 % {result['p90_ms']:.3f} ms "
-        f"({result['runs']} runs)"
+        f"({counted(result['runs'], 'run')})"
     )
     parts: list[RenderableType] = [Text(head), Text(times)]
     if gpu:
@@ -88,7 +89,7 @@ def _roof_line(result: Mapping[str, Any]) -> str:
         line = f"roof of {roof['device']} {roof['tflops']:.0f} TFLOP/s (data sheet), {roof['tbytes']:.2f} TB/s (copies)"
     else:
         limits = f"{roof['gflops']:.0f} GFLOP/s, {roof['read'][-1][1]:.0f} GB/s from memory"
-        line = f"roof of {roof['threads']} thread{'s' if roof['threads'] > 1 else ''} {limits}"
+        line = f"roof of {counted(roof['threads'], 'thread')} {limits}"
     if result["gflops"]:
         line += f"; the products of a run, {result['gflops']:.3g} GFLOP, at {result['percent']:.0f} % of it"
     return line

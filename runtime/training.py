@@ -9,6 +9,7 @@ from typing import Any
 from .checkpoint import read_tensors, write_tensors
 from .errors import InputError
 from .loader import EntryPoint, Model
+from .text import counted
 
 __all__ = ["Training"]
 
@@ -198,7 +199,8 @@ class Training(Model):
     def __repr__(self) -> str:
         row = self.manifest["training"]
         numbers = ", ".join(f"{name}={value}" for name, value in self.hyper.items())
-        return f"{super().__repr__()}\ntrains {len(row['parameters'])} parameters by {row['optimizer']}({numbers})"
+        trained = counted(len(row["parameters"]), "parameter")
+        return f"{super().__repr__()}\ntrains {trained} by {row['optimizer']}({numbers})"
 
 
 def _is_step(name: str) -> bool:

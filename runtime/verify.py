@@ -9,6 +9,7 @@ from typing import Any
 from .archive import Archive
 from .certificate import CaseReport, Report, as_dict, check, parse
 from .loader import load
+from .text import counted
 
 __all__ = ["VerifyReport", "verify_package"]
 
@@ -29,7 +30,8 @@ class VerifyReport:
 
     def text(self) -> str:
         """Plain text, a line for each output."""
-        lines = [f"{self.path}: {self.members} members and {self.blocks} blocks of weights match their hashes"]
+        members, blocks = counted(self.members, "member"), counted(self.blocks, "block")
+        lines = [f"{self.path}: {members} and {blocks} of weights match their hashes"]
         if self.accuracy is None:
             return "\n".join([*lines, "no accuracy certificate: it was compiled without verification"])
         for case in self.accuracy.cases:
@@ -68,5 +70,5 @@ def _case_lines(case: CaseReport) -> list[str]:
     for output in case.outputs:
         right = f"error {output.error:.1e}, allowed {output.tolerance:.1e}"
         state = f"NOT OK: {output.problem}" if output.problem else right
-        lines.append(f"  {output.name}: {state} ({output.samples} samples)")
+        lines.append(f"  {output.name}: {state} ({counted(output.samples, 'sample')})")
     return lines

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import fx
 
+from ...runtime.text import counted
 from ..model.source_lines import pick_user_line
 from .backend import backend
 from .graph_compiler import GraphCompiler
@@ -53,10 +54,10 @@ class CompilationReport:
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"{_count(len(self.graphs), 'graph')}, {_count(len(self.breaks), 'break')}"]
+        lines = [f"{counted(len(self.graphs), 'graph')}, {counted(len(self.breaks), 'break')}"]
         for i, graph in enumerate(self.graphs):
-            kernels = _count(len(graph.kernels), "kernel")
-            lines.append(f"graph {i}  {graph.kind}: {_count(graph.operators, 'operator')}, {kernels}")
+            kernels = counted(len(graph.kernels), "kernel")
+            lines.append(f"graph {i}  {graph.kind}: {counted(graph.operators, 'operator')}, {kernels}")
             for number, part in enumerate(graph.parts):
                 name = f"part {number}: " if len(graph.parts) > 1 else ""
                 lines.append(f"  {name}{', '.join(part)}")
@@ -122,7 +123,3 @@ def _note(graphs: list[GraphReport], kind: str, module: fx.GraphModule, compiler
 def _texts(guard: Any) -> Iterable[str]:
     """A guard's conditions as Python would write them."""
     return guard.code_list or ()
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'' if number == 1 else 's'}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import InputError
 from ...runtime.roof import machine_facts, measure_gflops
+from ...runtime.text import counted
 from ..observe import Observer, running_stage
 from .peers import Peer, find_peers, missing_module
 from .process import PeerFailed, Worker
@@ -233,7 +234,7 @@ def _measure(
                     stage.summary = f"{peer.title}: {status}"
         with running_stage(observers, "turns") as stage:
             times = _turns(workers, request, results, threads)
-            stage.summary = f"{len(times)} runtimes, {threads} thread{'s' if threads > 1 else ''}"
+            stage.summary = f"{counted(len(times), 'runtime')}, {counted(threads, 'thread')}"
     for name, turns in times.items():
         if results[name].status in ("ok", "disagrees"):
             results[name] = _timed(results[name], turns, prepared.flops)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...runtime.errors import InputError
+from ...runtime.text import counted
 from .compare import CaseResult, Comparison, PeerResult
 
 __all__ = ["case_title", "render_case", "render_summary", "sorted_results", "speed_text", "threads_text",
@@ -24,7 +25,7 @@ def case_title(case: CaseResult) -> str:
 
 
 def threads_text(threads: int) -> str:
-    return f"{threads} thread{'s' if threads > 1 else ''}"
+    return counted(threads, "thread")
 
 
 def render_case(case: CaseResult) -> RenderableType:

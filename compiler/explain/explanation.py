@@ -13,6 +13,7 @@ from tempfile import mkstemp
 from typing import Any
 
 from ...runtime.errors import InputError
+from ...runtime.text import counted
 from .exports import dot_text, trace_events
 from .page import html_page
 
@@ -71,7 +72,7 @@ class Explanation:
             for target, facts in entry["targets"].items():
                 done = sum(fusion["done"] for fusion in entry["fusions"])
                 refused = len(entry["fusions"]) - done
-                kernels, fusions = _count(len(facts["kernels"]), "kernel"), _count(done, "fusion")
+                kernels, fusions = counted(len(facts["kernels"]), "kernel"), counted(done, "fusion")
                 lines.append(f"  {target}: {kernels}, {fusions}, {refused} refused")
                 timed = [k for k in facts["kernels"] if k.get("us") is not None]
                 if timed:
@@ -81,10 +82,6 @@ class Explanation:
                         f"  slowest: {slowest['name']} {slowest['us']:.1f} us, {slowest['share']:.0%}  {where}"
                     )
         return "\n".join(lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def write_file(path: Path, text: str) -> Path:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...runtime.errors import CompileError
+from ...runtime.text import parameters_text
 from ..api import compile_entries, compile_request
 from ..ir.dtypes import to_torch
 from ..observe import Observer, running_stage, warn_all
@@ -48,7 +49,7 @@ def load_model(
 def _amount(network: Any) -> str:
     """How its weights are quantised, or how many parameters there are."""
     parameters = sum({id(p): p.numel() for p in network.parameters()}.values())
-    return getattr(network, "quantised", None) or f"{parameters / 1e6:.1f} M parameters"
+    return getattr(network, "quantised", None) or parameters_text(parameters)
 
 
 def task_request(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.certificate import VERIFY_SEED, make_certificate, serialize
 from ...runtime.errors import CompileError
+from ...runtime.inspect import megabytes
 from ...runtime.installation import how_to_install
 from ...runtime.loader import EntryPoint, Model, load
 from ..build.runtime_library import runtime_library
@@ -68,7 +69,7 @@ class Assembled:
         with ExitStack() as stages:
             stage = stages.enter_context(running_stage(observers, "package"))
             weights, path = sum(t.nbytes for t in self.contents.weights), self.request.out
-            stage.summary = f"{path.name}: weights {weights / 1e6:.1f} MB"
+            stage.summary = f"{path.name}: weights {megabytes(weights)}"
             if self.request.options.verify and not verifying:
                 stage.summary += "; not verified: no target of it runs on this machine"
             stage.value = "\n".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in self.contents.weights)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...runtime.inspect import megabytes
+from ...runtime.text import counted
 from .layers import Left
 from .rewrite import Range
 
@@ -78,9 +80,9 @@ class QuantizationReport:
         """One line."""
         size, floats = (sum(getattr(row, name) for row in self.layers) for name in ("size", "floats"))
         weights = sum(math.prod(row.shape) for row in self.layers)
-        parts = [f"{len(self.layers)} layers to {self.format}"]
+        parts = [f"{counted(len(self.layers), 'layer')} to {self.format}"]
         if weights:
-            parts.append(f"{floats / 1e6:.1f} -> {size / 1e6:.1f} MB, {8 * size / weights:.2f} bits a weight")
+            parts.append(f"{megabytes(floats)} -> {megabytes(size)}, {8 * size / weights:.2f} bits a weight")
         if self.error is not None:
             parts.append(f"error {self.error:.1e} of the model with floats")
         if self.left:
@@ -91,7 +93,7 @@ class QuantizationReport:
         """A table."""
         rows = [
             f"{row.name:<40} {row.kind:<12} {'x'.join(map(str, row.shape)):<16} {row.format:<14} "
-            f"{row.floats / 1e6:8.2f} -> {row.size / 1e6:.2f} MB  {_decibels(row.snr)}".rstrip()
+            f"{megabytes(row.floats):>9} -> {megabytes(row.size)}  {_decibels(row.snr)}".rstrip()
             for row in self.layers
         ]
         return [f"{self.entry}: {self.summary()}", *rows, *(f"{x.name:<40} left: {x.reason}" for x in self.left)]

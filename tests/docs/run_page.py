@@ -210,7 +210,7 @@ def fits(output: str, expected: str, exact: bool = True) -> bool:
     return re.fullmatch(pattern, output.strip("\n") + "\n" if not exact else output.rstrip("\n") + "\n") is not None
 
 
-_NUMBER = r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?"
+_NUMBER = r"[-+]?\d(?:\d|[.,](?=\d))*(?:e[-+]?\d+)?"  # no point at its end: "2.13.0..." is open
 
 
 def _line(line: str, exact: bool) -> str:

@@ -69,6 +69,7 @@ def test_open_places_of_outputs() -> None:
     assert not fits("end\nmore\n", "end\n")
     assert fits("took 3.5e-07 s on x86-64-v4+vnni\n", "took 1 s  on x86-64-v3\n", exact=False)
     assert not fits("took long\n", "took 1\n", exact=False)
+    assert fits("torch 2.13.0+cpu, 1..64\n", "torch 2.11.0..., 1..8\n", exact=False)
 
 
 def test_the_front_pages_name_real_commands_and_files() -> None:

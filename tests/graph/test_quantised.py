@@ -17,7 +17,7 @@ from mycc.runtime.errors import CompileError
 from torch import nn
 
 from ..helpers.networks import Convolutions
-from .support import Dim, agrees, operators, passed
+from .support import Dim, agrees, graph_of, operators, passed
 
 Q: Any = pytest.importorskip("torchao.quantization", reason="torchao is not installed")
 ASYMMETRIC = Q.MappingType.ASYMMETRIC
@@ -226,6 +226,21 @@ def test_a_weight_that_is_widened_in_every_call_is_told() -> None:
     Q.quantize_(float8, Q.Float8WeightOnlyConfig())
     assert not widened_weights(passed(capture(float8, (torch.randn(2, 1024),)))), "kernels read float8 as it is"
     assert not widened_weights(passed(capture(mlp(), (torch.randn(2, 128),))))
+
+
+@pytest.mark.parametrize("scale", ["rows", "number", "rows with 0"])
+def test_integers_that_a_model_scales_by_hand_stay_integers(scale: str) -> None:
+    """linear(x, w.float() * s): small weights, too, which would be folded to floats; a scale of 0 is none of a format."""
+    scales = torch.rand(32, 1) + 0.1 if scale != "number" else torch.tensor(0.02)
+    if scale == "rows with 0":
+        scales[3] = 0
+    w = torch.randint(-127, 127, (32, 64)).to(torch.int8)
+    forms = (lambda s, x: s.w.float() * s.s, lambda s, x: s.s * s.w.to(x.dtype), lambda s, x: s.w * s.s)
+    for form in forms if scale == "rows" else forms[:1]:
+        graph = graph_of(lambda s, x, form=form: nn.functional.linear(x, form(s, x)), torch.randn(3, 64), w=w, s=scales)
+        found = passed(graph)
+        assert ("mycc.mixed_mm" in " ".join(operators(found))) == (scale != "rows with 0")
+        assert agrees(graph, found)
 
 
 class Weights(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -22,6 +22,7 @@ class Reading:
         scale: a number, or a tensor with one for each block.
         zero: likewise; None: 0.
         low, high: the least and the greatest value that may occur.
+        written: by the model's own arithmetic, whose scales may be anything.
     """
 
     values: Node
@@ -30,6 +31,7 @@ class Reading:
     zero: Node | int | None
     low: int
     high: int
+    written: bool = False
 
     @property
     def whole(self) -> bool:
@@ -100,6 +102,33 @@ def _own_tensor(node: Node) -> Reading:
     return Reading(values, (-1,) * len(shape(values)), scale, zero, -128, 127)
 
 
+def _written(node: Node) -> Reading | None:
+    """mul(w as floats, s), as models write it by hand: w a constant of int8, s a number or a constant [n, 1, ..., 1]."""
+    values, scale = (node.args[0], node.args[1]) if _is_int8(node.args[0]) else (node.args[1], node.args[0])
+    if not _is_int8(values) or not node.meta["val"].dtype.is_floating_point:
+        return None
+    source = values if is_constant(values) else values.args[0]
+    sizes = shape(source)
+    if isinstance(scale, Node):
+        if not is_constant(scale) or not scale.meta["val"].dtype.is_floating_point or len(sizes) < 2:
+            return None
+        found = shape(scale)
+        if found not in ((), (1,)) and found != (sizes[0], *(1 for _ in sizes[1:])):
+            return None
+        block = (1 if len(found) > 1 else -1, *(-1 for _ in sizes[1:]))
+    elif isinstance(scale, int | float) and not isinstance(scale, bool):
+        block = tuple(-1 for _ in sizes)
+    else:
+        return None
+    return Reading(source, block, scale, None, -128, 127, written=True)
+
+
+def _is_int8(node: Any) -> TypeGuard[Node]:
+    """Whether a node is a constant of int8, or one made floats."""
+    source = node if is_constant(node) else widened_integers(node)
+    return is_constant(source) and source.meta["val"].dtype == torch.int8
+
+
 _READERS: dict[str, Callable[[Node], Reading | None]] = {
     "torchao.dequantize_affine.default": _affine,
     "quantized_decomposed.dequantize_per_tensor.default": _tensor,
@@ -107,6 +136,7 @@ _READERS: dict[str, Callable[[Node], Reading | None]] = {
     "quantized_decomposed.dequantize_per_channel.default": _channels,
     "quantized_decomposed.dequantize_per_token.default": _tokens,
     "quantized_decomposed.dequantize_per_channel_group.default": _groups,
+    "aten.mul.Tensor": _written,
     "mycc.dequantize.default": _own,
     "mycc.dequantize_tensor.default": _own_tensor,
 }

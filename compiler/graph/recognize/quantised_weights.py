@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -94,7 +94,10 @@ def _of_reading(work: Work, read: Reading, node: Node) -> QuantisedWeight | None
     scales, zeros = (_by_groups(work, part, read.block, values) for part in (read.scale, read.zero))
     if scales is None or values.numel() == 0:
         return None
-    _check(scales, read.values, node)
+    if not _are_scales(scales):
+        if read.written:
+            return None
+        _refuse(scales, read.values, node)
     if values.is_floating_point():
         return QuantisedWeight(str(read.values.target), values, read.values, scales, zeros, 8)
     moved = _around_zero(values, scales, zeros, read)
@@ -147,12 +150,15 @@ def _around_zero(
     return values, zeros, bits
 
 
-def _check(scales: torch.Tensor, values: Node, node: Node) -> None:
+def _are_scales(scales: torch.Tensor) -> bool:
+    return bool((torch.isfinite(scales) & (scales != 0)).all())
+
+
+def _refuse(scales: torch.Tensor, values: Node, node: Node) -> NoReturn:
     wrong = int((~torch.isfinite(scales) | (scales == 0)).sum())
-    if wrong:
-        where, name = place_of(node), module_of(node) or values.target
-        raise CompileError(
-            f"the quantised weight '{name}' has {wrong} of {scales.numel()} scales that are zero, NaN or infinite",
-            details=[where] if where else [],
-            hint="Quantise this layer again: a row of zeros wants a scale of 1.",
-        )
+    where, name = place_of(node), module_of(node) or values.target
+    raise CompileError(
+        f"the quantised weight '{name}' has {wrong} of {scales.numel()} scales that are zero, NaN or infinite",
+        details=[where] if where else [],
+        hint="Quantise this layer again: a row of zeros wants a scale of 1.",
+    )

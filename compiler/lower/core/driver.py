@@ -16,6 +16,7 @@ import torch
 import torch.fx
 
 from ....runtime.errors import CompileError
+from ....runtime.text import counted
 from ...graph.updates import updates_of
 from ...ir.buffers import Buffer
 from ...ir.dtypes import from_torch
@@ -207,8 +208,9 @@ def _check_supported(graph: ModelGraph) -> None:
         hint = "Rewrite this line, or work on torch.view_as_real(x)."
         raise CompileError(f"cannot compile {name}: {reason}", details=[_place(alone[0])], hint=hint)
     if missing:
-        s = "s" if len(missing) > 1 else ""
-        raise CompileError(f"cannot compile {len(missing)} operator{s}", details=missing, hint=_how_to_add(graph))
+        raise CompileError(
+            f"cannot compile {counted(len(missing), 'operator')}", details=missing, hint=_how_to_add(graph)
+        )
 
 
 _REFUSED = "mycc.refused.default"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ....runtime.errors import CompileError
+from ....runtime.text import counted
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.targets import TARGETS, Family, Target, runs_here
 from ...model.graph import ModelGraph
@@ -161,8 +162,8 @@ def _summary(lock: Lock, target: str) -> str:
     changed = sum(bool(row.choice) for row in rows.values())
     share = lock.run_us["chosen"] / lock.run_us["cost_model"] if lock.run_us.get("cost_model") else 1.0
     speed = f"; a run takes {100 * share:.1f} % of the time" if changed else ""
-    where = f"{target}, {lock.threads} thread{'s' if lock.threads > 1 else ''}"
-    return f"{changed} of {len(rows)} kernels differ from the cost model{speed}; {where}"
+    where = f"{target}, {counted(lock.threads, 'thread')}"
+    return f"{changed} of {counted(len(rows), 'kernel')} differ from the cost model{speed}; {where}"
 
 
 def _text(lock: Lock, target: str) -> str:
