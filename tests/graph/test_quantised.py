@@ -230,7 +230,7 @@ def test_a_weight_that_is_widened_in_every_call_is_told() -> None:
 
 @pytest.mark.parametrize("scale", ["rows", "number", "rows with 0"])
 def test_integers_that_a_model_scales_by_hand_stay_integers(scale: str) -> None:
-    """linear(x, w.float() * s): small weights, too, which would be folded to floats; a scale of 0 is none of a format."""
+    """linear(x, w.float() * s): small weights, too, which would be folded to floats. Scales of 0 make it floats."""
     scales = torch.rand(32, 1) + 0.1 if scale != "number" else torch.tensor(0.02)
     if scale == "rows with 0":
         scales[3] = 0

@@ -103,7 +103,7 @@ def _own_tensor(node: Node) -> Reading:
 
 
 def _written(node: Node) -> Reading | None:
-    """mul(w as floats, s), as models write it by hand: w a constant of int8, s a number or a constant [n, 1, ..., 1]."""
+    """mul(w as floats, s), written by hand: w a constant of int8, s a number or a constant [n, 1, ..., 1]."""
     values, scale = (node.args[0], node.args[1]) if _is_int8(node.args[0]) else (node.args[1], node.args[0])
     if not _is_int8(values) or not node.meta["val"].dtype.is_floating_point:
         return None
