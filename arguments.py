@@ -87,7 +87,8 @@ class CommonArguments(TypedDict, total=False):
     )]  # fmt: skip
     options: Annotated[Mapping[str, object] | Sequence[str] | None, Argument(
         None, '{"schedule.fuse": False} or ["schedule.fuse=false"]: the groups of options in compiler/options.py.',
-        ("--set",), "Any option of compiler/options.py.", list[str] | None, "GROUP.OPTION=VALUE",
+        ("--set",), "Another option: schedule.fuse=false. --set x.y=1 lists them all.", list[str] | None,
+        "GROUP.OPTION=VALUE",
     )]  # fmt: skip
     cache_dir: Annotated[str | os.PathLike[str] | None, Argument(
         None, "where compiled objects are kept; None: the user's cache directory.",
@@ -141,7 +142,8 @@ class CompileArguments(QuantizedArguments, total=False):
         (),
         'dynamic sizes for which the package holds variants of its own, "batch=1,8 seq=128" or {"batch": (1, 8)}: a '
         "call of such sizes runs code that was compiled for them.",
-        ("--specialize",), "Variants for these dynamic sizes: batch=1,8 seq=128.", list[str] | None, "NAME=N,N ...",
+        ("--specialize",), "Code of their own for these dynamic sizes: batch=1,8 seq=128.", list[str] | None,
+        "NAME=N,N ...",
         recorded=True,
     )]  # fmt: skip
     calibrate: Annotated[Any, Argument(
@@ -162,11 +164,11 @@ class StepArguments(TypedDict, total=False):
     )]  # fmt: skip
     clip_norm: Annotated[float | None, Argument(
         None, "gradients are clipped to this norm over all; a step may be given another.",
-        ("--clip-norm",), "With --train: of all gradients, at most.", float | None, "NORM",
+        ("--clip-norm",), "With --train: limits the norm of all gradients together.", float | None, "NORM",
     )]  # fmt: skip
     clip_value: Annotated[float | None, Argument(
         None, "each element of a gradient is clipped to this value; a step may be given another.",
-        ("--clip-value",), "With --train: of a gradient's elements, at most.", float | None, "X",
+        ("--clip-value",), "With --train: limits each element of a gradient.", float | None, "X",
     )]  # fmt: skip
     check_finite: Annotated[bool, Argument(
         False, "a step whose loss or gradients are not finite changes nothing.",
@@ -175,7 +177,7 @@ class StepArguments(TypedDict, total=False):
     outputs: Annotated[bool, Argument(False, "a step returns what the model returns, too.")]
     accumulate: Annotated[bool, Argument(
         False, "entry points `accumulate` and `update` as well, for steps of several batches.",
-        ("--accumulate",), "With --train: steps of several batches as well.", bool,
+        ("--accumulate",), "With --train: allows steps of several batches.", bool,
     )]  # fmt: skip
     entries: Annotated[Sequence[str] | None, Argument(
         None, "the entry points to make; None: step, evaluate, gradients, apply."
@@ -215,7 +217,7 @@ class TaskArguments(TypedDict, total=False):
         kind=int | None,
     )]  # fmt: skip
     cache_dtype: Annotated[str | None, Argument(
-        None, option=("--cache-dtype",), help="Of keys and values: f32, bf16, f16, int8. Default: the model's.",
+        None, option=("--cache-dtype",), help="The dtype of the cache: f32, bf16, f16, int8. Default: the model's.",
     )]  # fmt: skip
     draft_tokens: Annotated[int | None, Argument(
         None, option=("--draft-tokens",), help="Tokens checked at once, for speculative decoding. Default: none.",

@@ -43,7 +43,8 @@ Source = Annotated[
     str, typer.Argument(metavar="SOURCE", help="model.py, model.py:factory, package.module:factory or program.pt2.")
 ]
 Examples = Annotated[
-    list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example: x=f32[1,3,224,224].")
+    list[str] | None,
+    typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Replaces an example input: x=f32[1,3,224,224]."),
 ]
 Dynamic = Annotated[
     list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")

@@ -29,9 +29,12 @@ def bench_command(
         str | None, typer.Option("--batch", metavar="N,N", help="Sizes of the model's batch. Default: the example's.")
     ] = None,
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Another example for the model.")
+        list[str] | None,
+        typer.Option(
+            "--input", metavar="X=DTYPE[SIZES]", help="Other example inputs for the model: x=f32[1,3,224,224]."
+        ),
     ] = None,
-    seconds: Annotated[float, typer.Option("--seconds", help="Of timed runs of a peer, each turn.")] = 1.0,
+    seconds: Annotated[float, typer.Option("--seconds", help="How long each peer runs in a turn.")] = 1.0,
     turns: Annotated[int, typer.Option("--turns", help="How often the peers take turns.")] = 3,
     tolerance: Annotated[
         float | None, typer.Option("--tolerance", help="Largest error of a peer that counts. Default: from eager's.")

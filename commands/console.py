@@ -75,7 +75,7 @@ class PlainCommand(TyperCommand):
     """A command whose usage names its arguments as they are typed: FILE, not {FILE}."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [piece.removeprefix("{").removesuffix("}") for piece in super().collect_usage_pieces(ctx)]
+        return [re.sub(r"^\{(.*)\}(\.\.\.)?$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
 
 class CompileCommand(PlainCommand):
@@ -179,11 +179,13 @@ def stdout_to_stderr(wanted: bool) -> Iterator[None]:
 
 
 def print_json(value: object, schema: str = "") -> None:
-    """schema: its name and version ("run/1"), which becomes the first field "schema" of an object."""
+    """schema: its name and version ("run/1"): the first field "schema" of an object, or of each object of a list."""
     print(encode(finite(_named(value, schema)), indent=2, default=str))
 
 
 def _named(value: object, schema: str) -> object:
+    if isinstance(value, list):
+        return [_named(item, schema) for item in value]
     return {"schema": f"mycc.{schema}", **value} if schema and isinstance(value, dict) else value
 
 

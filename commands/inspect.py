@@ -15,7 +15,9 @@ __all__ = ["inspect_command"]
 
 def inspect_command(
     file: Package,
-    fusions: Annotated[bool, typer.Option("--fusions", help="Which fusions were done, which not, and why.")] = False,
+    fusions: Annotated[
+        bool, typer.Option("--fusions", help="List the fusions: which were done, which not, and why.")
+    ] = False,
     members: Annotated[bool, typer.Option("--members", help="The members of the package and their sizes.")] = False,
     sizes: Sizes = None,
     as_json: Json = False,

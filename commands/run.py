@@ -24,37 +24,44 @@ def run_command(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the outputs to this .npz.")
     ] = None,
     sizes: Sizes = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random inputs, or of the tokens drawn.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="The seed of the random inputs, or of the tokens that are drawn.")
+    ] = 0,
     entry: Entry = None,
     threads: Threads = None,
     target: Target = None,
     device: Device = None,
     prompt: Annotated[
         str | None,
-        typer.Option("--prompt", "-p", metavar="TEXT", help="Generate what follows it; -: stdin."),
+        typer.Option("--prompt", "-p", metavar="TEXT", help="A text to continue; - reads standard input."),
     ] = None,
     image: Annotated[
-        list[Path] | None, typer.Option("--image", metavar="FILE", help="With --prompt: an image that it names.")
+        list[Path] | None, typer.Option("--image", metavar="FILE", help="With --prompt: an image for the model to see.")
     ] = None,
     draft: Annotated[
         str | None,
-        typer.Option("--draft", metavar="FILE", help="With --prompt: what guesses tokens, a package or lookup."),
+        typer.Option("--draft", metavar="FILE", help="With --prompt: a small package that guesses tokens, or lookup."),
     ] = None,
     audio: Annotated[
-        Path | None, typer.Option("--audio", metavar="FILE", help="Of packages for speech: a WAV file to write down.")
+        Path | None,
+        typer.Option("--audio", metavar="FILE", help="A WAV file; a package for speech writes down what is said."),
     ] = None,
     language: Annotated[
         str | None, typer.Option("--language", help="With --audio: the language that is spoken. Default: found out.")
     ] = None,
     chat: Annotated[bool, typer.Option("--chat", help="The prompt is a message to answer.")] = False,
-    max_new_tokens: Annotated[int | None, typer.Option("--max-new-tokens", help="At most so many.")] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", help="How many tokens to generate at most.")
+    ] = None,
     temperature: Annotated[float | None, typer.Option("--temperature", help="0: always the likeliest token.")] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", help="Draw from the k likeliest tokens.")] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", help="Draw from the likeliest that add up to p.")] = None,
     min_p: Annotated[
         float | None, typer.Option("--min-p", help="Draw from those at least p times as likely as the likeliest.")
     ] = None,
-    repetition_penalty: Annotated[float | None, typer.Option("--repetition-penalty", help="1: none.")] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option("--repetition-penalty", help="Above 1: what was said becomes less likely.")
+    ] = None,
     stop: Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help="Ends the text.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -117,10 +124,10 @@ def _run_facts(result: Any) -> dict[str, Any]:
 def serve_command(
     file: Package,
     host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="And the port.")] = 8000,
+    port: Annotated[int, typer.Option("--port", help="The port to listen at.")] = 8000,
     name: Annotated[str | None, typer.Option("--name", help="The model's name for clients. Default: FILE's.")] = None,
     waiting: Annotated[
-        int, typer.Option("--waiting", help="Texts that may wait; others are told to come again.")
+        int, typer.Option("--waiting", help="How many texts may wait; others are told to come again.")
     ] = 256,
     threads: Threads = None,
     target: Target = None,

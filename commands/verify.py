@@ -76,9 +76,15 @@ def _compare_with_model(
 ) -> ModelReport:
     from ..compiler.api import compile_entries, require_torch
     from ..runtime.errors import InputError
+    from ..runtime.formats import recognise
 
     if len(files) != 2:
         raise InputError("comparing with the model takes its source and the package: mycc verify model.py model.pkg")
+    if (found := recognise(files[0])) is not None and found.package:
+        raise InputError(
+            f"'{files[0]}' is a package, and so is what it would be compared with",
+            hint=f"Check one at a time: mycc verify {files[0]}. Or name the model: mycc verify model.py {files[1]}.",
+        )
     require_torch()
     from ..compiler.quantize.stored import as_stored
     from ..compiler.verify.command import verify_model

@@ -94,9 +94,7 @@ def _archive(name: str) -> Format | None:
     except (OSError, zipfile.BadZipFile):
         return None
     if comment.startswith(b"mycc:"):
-        return Format(
-            "a package of mycc", "It is compiled already: mycc run, mycc inspect, mycc explain.", package=True
-        )
+        return Format("a package of mycc", _COMPILED, package=True)
     ends = {member.partition("/")[2] or member for member in members}
     if any(member.startswith(("models/", "archive_format")) or "/models/" in member for member in members) or (
         "serialized_exported_program.json" in ends

@@ -29,7 +29,7 @@ __all__ = ["BenchRequest", "CaseResult", "Comparison", "PeerResult", "compare", 
 AGREE_FACTOR, AGREE_FLOOR = 20.0, 1e-5
 #: of the cores' best multiply-adds, beside a turn that is not disturbed; rounds at most, times those asked for
 QUIET, MOST_ROUNDS = 0.9, 4
-#: turns of one runtime that differ by more than this say nothing
+#: turns or runs of one runtime that differ by more than this say nothing
 UNEVEN = 2.0
 
 
@@ -92,7 +92,9 @@ class PeerResult:
 
     @property
     def uneven(self) -> bool:
-        """Whether its turns differ so much that their median means nothing."""
+        """Whether its turns, or the runs of a turn, differ so much that their median means nothing."""
+        if self.best is not None and self.median is not None and self.median > UNEVEN * self.best:
+            return True
         return bool(self.turns) and max(self.turns) > UNEVEN * min(self.turns)
 
 
@@ -136,7 +138,7 @@ class CaseResult:
         if not uneven:
             return ""
         return (
-            f"the turns of {' and of '.join(uneven)} differ by more than {UNEVEN:g} times: measure on a quiet machine"
+            f"the times of {' and of '.join(uneven)} differ by more than {UNEVEN:g} times: measure on a quiet machine"
         )
 
     def speed(self, result: PeerResult) -> float | None:

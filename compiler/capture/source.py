@@ -77,6 +77,11 @@ def _refuse_other_formats(text: str) -> None:
 def _load_code(text: str, path: str, factory: str) -> Source:
     if factory and not factory.isidentifier():
         raise CompileError(f"'{factory}' in '{text}' is not the name of a function")
+    if Path(path).is_dir() and not (factory and path.isidentifier()):
+        raise CompileError(
+            f"the folder '{text}' has no config.json, so it is no model",
+            hint="Name the file in it that has the model: model.py, or model.py:factory.",
+        )
     if path.endswith(".py") or "/" in path or Path(path).is_file():
         return _from_module(_run_file(Path(path)), Path(path).name, Path(path).stem, factory)
     if factory and all(part.isidentifier() for part in path.split(".")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import mycc
 import pytest
@@ -118,3 +119,36 @@ def test_compiling_without_torch_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "CompileError: compiling needs torch" in done.stderr
     assert "pip install '.[compiler]'" in done.stderr
+
+
+def test_what_commands_print_as_json_is_what_the_schema_says(server, folder):
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((Path(__file__).parents[2] / "docs/schemas/commands-1.json").read_text())
+    (folder / "small.py").write_text(
+        "import torch\nmodel = torch.nn.Linear(64, 64).eval()\nexample_inputs = (torch.randn(2, 64),)\n"
+    )
+    seen = []
+    for words in (
+        ("compile", "small.py", "--quantize", "int8"),
+        ("check", "small.py", "--quantize", "int8"),
+        ("check", "small.py", "--input", "input=f32[2,3]"),
+        ("inspect", "small.pkg"),
+        ("run", "small.pkg"),
+        ("verify", "small.pkg"),
+        ("verify", "small.py", "small.pkg"),
+        ("bench", "small.pkg", "--kernels", "--runs", "3", "--threads", "1,2"),
+        ("cache", "info"),
+        ("doctor",),
+        ("run", "missing.pkg"),
+    ):
+        found = json.loads(server.mycc(*words, "--json", cwd=folder).stdout)
+        for value in found if isinstance(found, list) else [found]:
+            name = value["schema"].removeprefix("mycc.").removesuffix("/1")
+            jsonschema.validate(value, {"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]})
+            seen.append(name)
+    assert seen == [
+        *("compile", "check", "check", "inspect", "run", "verify", "verify", "bench", "bench", "cache", "doctor"),
+        "error",
+    ]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**value, "error": {}}, {"$ref": "#/$defs/error", "$defs": schema["$defs"]})

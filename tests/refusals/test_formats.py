@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import mycc
@@ -82,3 +83,14 @@ def test_sources_and_packages_are_told_apart(tmp_path: Path) -> None:
     assert recognise(tmp_path / "missing") is None
     (tmp_path / "text.bin").write_bytes(b"hello")
     assert recognise(tmp_path / "text.bin") is None
+
+
+def test_a_folder_without_a_model_and_two_packages_are_told(tmp_path: Path) -> None:
+    from mycc.commands.verify import verify_command
+
+    with pytest.raises(mycc.CompileError, match=r"has no config\.json(.|\n)*Name the file in it"):
+        load_source(str(tmp_path))
+    with zipfile.ZipFile(tmp_path / "a.pkg", "w") as file:
+        file.comment = b"mycc:1"
+    with pytest.raises(mycc.InputError, match="Check one at a time: mycc verify"):
+        verify_command(files=[str(tmp_path / "a.pkg"), str(tmp_path / "b.pkg")])
