@@ -337,6 +337,8 @@ def test_turns_that_differ_give_no_ratio() -> None:
     assert "the times of mycc differ by more than 2 times" in text_of(render_summary(Comparison("m", (shaken,))))
     slower_peer = replace(CASE, results=(CASE.own, replace(CASE.results[1], turns=(0.01, 0.09)), CASE.results[2]))
     assert slower_peer.ratio == pytest.approx(1.2)  # of a peer that is not the best it does not matter
+    burst = replace(CASE, results=(replace(CASE.own, best=0.004), *CASE.results[1:]))
+    assert burst.ratio is None  # most runs of its turns were disturbed
 
 
 def test_table() -> None:
