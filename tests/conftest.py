@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import warnings
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from .helpers.x87 import X87Stack
+from .slow_cases import slow_cases
 
 Golden = Callable[[str], None]
 SLOW_SECONDS = 1800
@@ -20,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Objects of compilers, by all that they are made of: what has not changed since the last run is not compiled again.
 # Not the user's cache; subprocesses of tests and the workers of pytest-xdist have it too. `make clean` empties it.
 os.environ.setdefault("MYCC_CACHE_DIR", str(ROOT / "build" / "tests" / "cache"))
+DURATIONS = ROOT / "build" / "tests" / "durations.json"
 MANY = 500  # tests of a run that says where its time went
 
 
@@ -30,25 +33,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    slow = slow_cases()
     for item in items:
+        if item.nodeid in slow:
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints the seconds that the tests of each folder took, of all processes together, and the longest tests."""
+    """Prints the seconds that the tests of each folder took, of all processes together, and the longest tests. Those
+    of all tests go into build/tests/durations.json."""
     folders: Counter[str] = Counter()
     tests: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                folders["/".join(report.nodeid.split("/")[:2])] += report.duration  # type: ignore[assignment]
+                folders["/".join(report.nodeid.split("::")[0].split("/")[:2])] += report.duration  # type: ignore[assignment]
                 tests[report.nodeid] += report.duration  # type: ignore[assignment]
     if len(tests) > MANY:
         terminalreporter.section("seconds by folder")
         terminalreporter.line(", ".join(f"{name} {seconds:.0f}" for name, seconds in folders.most_common()))
         longest = (f"{seconds:.0f} {name}" for name, seconds in tests.most_common(40))
         terminalreporter.line("\n".join(longest))
+        DURATIONS.parent.mkdir(parents=True, exist_ok=True)
+        DURATIONS.write_text(json.dumps(dict(tests.most_common()), indent=1), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

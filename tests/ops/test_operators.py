@@ -18,13 +18,36 @@ from mycc.compiler import pipeline
 from mycc.compiler.lower.core.registry import REGISTRY
 from mycc.compiler.model.operators.kept import CUSTOM
 
-from ..helpers.samples import Operator, disagreement, reference
+from ..helpers.samples import Operator, Sample, disagreement, reference
 from ..helpers.sources import bools_in_memory
 from .operator_samples import samples
 
-SAMPLES = samples()
+
+def first_ones(of: list[Sample]) -> list[Sample]:
+    """The first sample of each operator and dtype."""
+    first: dict[tuple[str, Any], Sample] = {}
+    for sample in of:
+        first.setdefault((sample.operator, sample.operands[0].dtype if sample.operands else None), sample)
+    return list(first.values())
+
+
+ALL = samples()
+FIRST = first_ones(ALL)
+OTHERS = [s for s in ALL if s not in FIRST]
+SAMPLES = FIRST + OTHERS
 CHUNK = 80  # entry points of a package
+CASES = [
+    *(pytest.param(i, id=s.name) for i, s in enumerate(FIRST)),
+    *(pytest.param(i, id=s.name, marks=pytest.mark.slow) for i, s in enumerate(OTHERS, len(FIRST))),
+]
 Entry = tuple[Any, Operator]
+
+
+def chunk_of(position: int) -> range:
+    """The positions of the samples that are compiled together: first ones or others."""
+    begin, end = (0, len(FIRST)) if position < len(FIRST) else (len(FIRST), len(SAMPLES))
+    start = begin + (position - begin) // CHUNK * CHUNK
+    return range(start, min(start + CHUNK, end))
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +56,23 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Entry]:
     folder = tmp_path_factory.mktemp("operators")
 
     @cache
-    def package(chunk: int) -> tuple[Any, dict[int, Operator]]:
-        positions = range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(SAMPLES)))
+    def package(positions: range) -> tuple[Any, dict[int, Operator]]:
         modules = {i: Operator(SAMPLES[i]).eval() for i in positions}
         entries = {
             f"sample{i}": (m, SAMPLES[i].inputs(SAMPLES[i].batches[0]), None, SAMPLES[i].dynamic_shapes())
             for i, m in modules.items()
         }
-        path = folder / f"chunk{chunk}.pkg"
+        path = folder / f"from{positions[0]}.pkg"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pipeline, "run_graph_passes", lambda graph, *_, **__: graph)
             mycc.compile(entries, out=path, verify=False)
         assert bools_in_memory(path) == []
         return mycc.load(path), modules
 
-    failures: dict[int, Exception] = {}  # a package that does not compile is tried once
+    failures: dict[range, Exception] = {}  # a package that does not compile is tried once
 
     def find(position: int) -> Entry:
-        chunk = position // CHUNK
+        chunk = chunk_of(position)
         if chunk in failures:
             raise failures[chunk]
         try:
@@ -63,7 +85,7 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Entry]:
     return find
 
 
-@pytest.mark.parametrize("position", range(len(SAMPLES)), ids=[s.name for s in SAMPLES])
+@pytest.mark.parametrize("position", CASES)
 def test_operator(position: int, entry: Callable[[int], Entry]) -> None:
     sample = SAMPLES[position]
     compiled, module = entry(position)

@@ -1,0 +1,18 @@
+"""Which cases of tests `make test` leaves out."""
+
+from __future__ import annotations
+
+from .slow_cases import choose
+
+
+def test_the_longest_cases_are_left_out_and_one_of_each_test_stays() -> None:
+    durations = {"a::t[1]": 50.0, "a::t[2]": 40.0, "a::u": 90.0, "b::v[x]": 30.0, "b::v[y]": 1.0, "b::v[z]": 1.0}
+    assert choose(durations, frozenset(), 500.0) == []
+    assert choose(durations, frozenset(), 170.0) == ["a::t[1]"]
+    assert choose(durations, frozenset(), 135.0) == ["a::t[1]", "b::v[x]"]
+    assert choose(durations, frozenset(), 1.0) == ["a::t[1]", "b::v[x]"]  # u has one case, the others of v are short
+
+
+def test_cases_that_a_run_left_out_stay_on_the_list() -> None:
+    assert choose({"a::t[2]": 3.0}, frozenset({"a::t[1]"}), 100.0) == ["a::t[1]"]
+    assert choose({"a::t[1]": 3.0, "a::t[2]": 3.0}, frozenset({"a::t[1]"}), 100.0) == []
