@@ -5,7 +5,6 @@ python -m tests.conformance.page
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -40,7 +39,8 @@ def _head(torch_version: str) -> Iterator[str]:
         "",
         "Which operators compile for CPUs and GPUs, measured with torch's own list of them (`op_db`, torch "
         f"{torch_version}): every entry and element type, up to six of torch's sample inputs each, exported, compiled, "
-        "run and compared with eager. Made by `make conformance`; do not edit.",
+        "run and compared with eager. The column torch says with which version the entries were measured, and how many "
+        "of them. Made by `make conformance`; do not edit.",
         "",
         "An entry is right when all of its samples are: within 1e-4 of eager in float32 (relative or absolute, or as "
         "close to what eager computes in float64), torch's tolerances in other floats, equal in integers. Those "
@@ -54,7 +54,7 @@ def _head(torch_version: str) -> Iterator[str]:
 
 
 def _counts(rows: Sequence[Row], taken: Mapping[str, int]) -> Iterator[str]:
-    head = ("type", "entries", "measured", *STATUSES, "right of measured")
+    head = ("type", "entries", "measured", *STATUSES, "right of measured", "torch")
     yield from ("| " + " | ".join(head) + " |", "|---|" + "---|" * (len(head) - 1))
     for dtype in DTYPES:
         count = Counter(r["status"] for r in rows if r["dtype"] == dtype and r["status"] != "none")
@@ -63,7 +63,9 @@ def _counts(rows: Sequence[Row], taken: Mapping[str, int]) -> Iterator[str]:
             measured = sum(r["dtype"] == dtype for r in rows)  # with those whose samples torch itself refuses
             share = f"{100 * count['right'] / total:.0f} %"
             counts = " | ".join(str(count[s]) for s in STATUSES)
-            yield f"| {dtype} | {taken[dtype]} | {measured} | {counts} | {share} |"
+            made = Counter(r["torch"] for r in rows if r["dtype"] == dtype).most_common()
+            versions = ", ".join(f"{version} ({n})" for version, n in made)
+            yield f"| {dtype} | {taken[dtype]} | {measured} | {counts} | {share} | {versions} |"
     yield ""
 
 
@@ -118,13 +120,14 @@ def _mark(row: Row | None) -> str:
 
 
 def main() -> None:
+    import torch
+
     from . import catalog
 
-    data = json.loads(RESULTS.read_text())
     taken = {name: sum(e.takes(d) for e in catalog.entries().values()) for name, d in catalog.DTYPES.items()}
     taken[ON_GPU] = taken["float32"]
     on_gpu = [{**row, "dtype": ON_GPU} for row in read(RESULTS_CUDA)]
-    PAGE.write_text(page([*data["results"], *on_gpu], data["torch"].partition("+")[0], taken))
+    PAGE.write_text(page([*read(RESULTS), *on_gpu], torch.__version__.partition("+")[0], taken))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def edges(cell: Cell, taken: Mapping[str, int]) -> Iterator[str]:
 
 
 def _counts(rows: Sequence[compact.Row], taken: Mapping[str, int]) -> Iterator[str]:
-    head = ("source", "type", "entries", "tried", *STATUSES, "programs", "last run")
+    head = ("source", "type", "entries", "tried", *STATUSES, "programs", "torch", "last run")
     yield from ("| " + " | ".join(head) + " |", "|---|" + "---|" * (len(head) - 1))
     dates = {path: compact.runs(path) for path, _ in FILES}
     for source in SOURCES:
@@ -72,7 +72,8 @@ def _count_row(source: str, dtype: str, on: str, rows: Sequence[compact.Row], en
     count = Counter(r["status"] for r in rows)
     counts = " | ".join(str(count[s]) for s in STATUSES)
     programs = sum(r["samples"] for r in rows)
-    return f"| {source} | {dtype}{on} | {entries} | {len(rows)} | {counts} | {programs} | {date} |"
+    made = ", ".join(f"{version} ({n})" for version, n in Counter(r["torch"] for r in rows).most_common())
+    return f"| {source} | {dtype}{on} | {entries} | {len(rows)} | {counts} | {programs} | {made} | {date} |"
 
 
 def _rules(cell: Cell) -> Iterator[str]:

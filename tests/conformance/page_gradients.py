@@ -5,7 +5,6 @@ python -m tests.conformance.page_gradients
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -57,7 +56,7 @@ def _entries(rows: Sequence[compact.Row]) -> Iterator[str]:
 
 
 def main() -> None:
-    version = json.loads(compact.GRADIENTS.read_text())["torch"].partition("+")[0]
+    version = compact.versions(compact.read(compact.GRADIENTS))["float32"].partition("+")[0]
     PAGE.write_text(page(compact.read(compact.GRADIENTS), version))
 
 

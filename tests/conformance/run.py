@@ -199,7 +199,9 @@ _EMPTY: Row = {"entry": "", "dtype": "", "status": "crash", "samples": 0, "right
 
 
 def read(path: Path) -> list[Row]:
-    return json.loads(path.read_text())["results"] if path.exists() else []
+    """The rows; each says with which version of torch it was made."""
+    whole = json.loads(path.read_text()) if path.exists() else {"torch": "", "results": []}
+    return [{"torch": whole["torch"], **row} for row in whole["results"]]
 
 
 def write(path: Path, rows: Sequence[Row], order: Sequence[str]) -> None:
@@ -208,9 +210,14 @@ def write(path: Path, rows: Sequence[Row], order: Sequence[str]) -> None:
 
     place = {name: i for i, name in enumerate(order)}
     ordered = sorted(rows, key=lambda r: (r["dtype"], place.get(r["entry"], len(place))))
-    lines = ",\n".join(json.dumps(row) for row in ordered)
+    most = Counter(row.get("torch", torch.__version__) for row in rows).most_common(1)[0][0] if rows else ""
+    of_most = {"torch": most}
+    lines = ",\n".join(
+        json.dumps({k: v for k, v in {"torch": torch.__version__, **row}.items() if of_most.get(k) != v})
+        for row in ordered
+    )
     whole = path.with_suffix(".part")  # what interrupts this leaves the old file
-    whole.write_text(f'{{"torch": "{torch.__version__}", "results": [\n{lines}\n]}}\n')
+    whole.write_text(f'{{"torch": "{most}", "results": [\n{lines}\n]}}\n')
     whole.replace(path)
 
 

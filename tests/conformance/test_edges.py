@@ -136,9 +136,12 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     tally.add("special", "right")
     tally.add("special", "wrong", "1 instead of 2")
     rows = tally.rows(["reference", "special", "variants"])
-    compact.write(tmp_path / "a.json", rows, ["neg"])
-    assert compact.read(tmp_path / "a.json") == [{k: r[k] for k in r} for r in rows]
+    older = [{**rows[0], "torch": "2.11.0"}, *({**row, "torch": "2.12.0"} for row in rows[1:])]
+    compact.write(tmp_path / "a.json", older, ["neg"])
+    assert compact.read(tmp_path / "a.json") == older
     assert set(compact.runs(tmp_path / "a.json")) == {"float32"}
+    compact.write(tmp_path / "a.json", [*compact.read(tmp_path / "a.json"), rows[1]], ["neg"])
+    assert [r["torch"] for r in compact.read(tmp_path / "a.json")] == ["2.11.0", torch.__version__, "2.12.0"]
 
 
 def test_the_page_says_what_was_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -85,3 +85,15 @@ def test_divisions_of_the_least_integer_wrap(tmp_path: Path) -> None:
         assert torch.equal(lcm[~traps], torch.lcm(a[~traps], b[~traps]))
         assert torch.equal(quotient[~traps], divisors(a[~traps], b[~traps])[2])
         assert torch.equal(quotient[least & (b | 1 == -1)].unique(), a[least][:1])
+
+
+def test_the_median_of_nothing(tmp_path: Path) -> None:
+    """NaN; of integers what torch makes of NaN."""
+    dtypes = (torch.float32, torch.bfloat16, torch.int64, torch.int32, torch.uint8)
+
+    def medians(*inputs: torch.Tensor) -> Outputs:
+        return tuple(m for x in inputs for m in (x.median(), x.nanmedian()))
+
+    inputs = [torch.zeros(0, 3, dtype=dtype) for dtype in dtypes]
+    for got, want in zip(package(medians, inputs, tmp_path)(*inputs), medians(*inputs), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import mycc
 import pytest
+import torch
 from mycc.runtime.errors import InputError
 from mycc.runtime.tree import Arguments, plan_output
 
@@ -120,3 +123,15 @@ def test_output_objects_are_read_only_records() -> None:
     with pytest.raises(AttributeError, match="ModelOutput has no field 'hidden'; it has logits, past"):
         _ = out.hidden
     assert pickle.loads(pickle.dumps(out)).to_tuple() == (1, (2, 3))
+
+
+def test_results_by_empty_names(tmp_path: Path) -> None:
+    """They have names of their own in the manifest, which allows no empty one."""
+
+    def named(x: torch.Tensor) -> dict[str, Any]:
+        return {"": x + 1, "a": {"": (x * 2,)}}
+
+    x = torch.ones(2)
+    found = mycc.load(mycc.compile(named, (x,), out=tmp_path / "named.pkg", verify=False))(x)
+    assert list(found) == ["", "a"]
+    assert found[""].tolist() == found["a"][""][0].tolist() == [2, 2]

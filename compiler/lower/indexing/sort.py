@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...ir.dtypes import DTYPES
@@ -96,12 +97,25 @@ def nanmedian_dim(ctx: Context, x: Tensor, dim: int, keepdim: bool = False) -> t
 
 @row("aten.median.default")
 def median(ctx: Context, x: Tensor) -> Tensor:
+    if product(x.shape) == ZERO:
+        return _of_nothing(ctx, x)
     return _median(ctx, ctx.builder.reshape(x, (product(x.shape),)), 0, False, skip_nan=False)[0]
 
 
 @row("aten.nanmedian.default")
 def nanmedian(ctx: Context, x: Tensor) -> Tensor:
+    if product(x.shape) == ZERO:
+        return _of_nothing(ctx, x)
     return _median(ctx, ctx.builder.reshape(x, (product(x.shape),)), 0, False, skip_nan=True)[0]
+
+
+def _of_nothing(ctx: Context, x: Tensor) -> Tensor:
+    """NaN, or what torch's cast on x86 makes of it: the least int64; of others the low bits of the least int32."""
+    if DTYPES[x.dtype].kind == "f":
+        value = number(math.nan, DTYPES[x.dtype].compute)
+    else:
+        value = number(-(2**63), "i64") if x.dtype == "i64" else number(-(2**31), "i32")
+    return ctx.builder.map((), x.dtype, lambda _: cast(value, x.dtype))
 
 
 def _median(ctx: Context, x: Tensor, dim: int, keepdim: bool, skip_nan: bool) -> tuple[Tensor, ...]:
