@@ -51,6 +51,10 @@ _IN_BODIES = (
 )
 
 
+#: what torch.export says of nn.GRU, nn.LSTM and nn.RNN, which assign these to themselves while they are exported
+_FLAT_WEIGHTS = r"The tensor attributes? (self\.[\w.]*_flat_weights\[\d+\](, )?)+ (was|were) assigned during export"
+
+
 @contextlib.contextmanager
 def quiet_export() -> Iterator[None]:
     """Keeps torch's logs, deprecation warnings and half-made graphs off the terminal; the user's own output stays."""
@@ -64,6 +68,7 @@ def quiet_export() -> Iterator[None]:
         with warnings.catch_warnings(), contextlib.redirect_stderr(captured):
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.filterwarnings("ignore", message=_FLAT_WEIGHTS)
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

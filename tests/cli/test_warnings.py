@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import mycc
 import pytest
 import torch
+from mycc.compiler.capture import capture
 from torch import nn
 
 
@@ -16,3 +18,13 @@ def test_a_warning_stands_at_the_users_call(tmp_path: Path) -> None:
         mycc.compile(model, (torch.randn(2, 4),), out=tmp_path / "m.pkg", verify=False)
     own = [w for w in found if "training mode" in str(w.message)]
     assert {Path(w.filename).name for w in own} == {"test_warnings.py"}
+
+
+@pytest.mark.parametrize("layer", [nn.GRU, nn.LSTM])
+def test_recurrent_layers_say_nothing_of_the_attributes_that_torch_sets(layer: type[nn.Module]) -> None:
+    """torch.export tells of `_flat_weights`, which nobody can register as buffers."""
+    model = nn.ModuleDict({"inner": layer(4, 4)})
+    model.forward = lambda x: model["inner"](x)[0]  # type: ignore[method-assign]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        capture(model.eval(), (torch.randn(2, 3, 4),))
