@@ -182,6 +182,11 @@ class StepArguments(TypedDict, total=False):
     entries: Annotated[Sequence[str] | None, Argument(
         None, "the entry points to make; None: step, evaluate, gradients, apply."
     )]  # fmt: skip
+    memory_budget: Annotated[float, Argument(
+        1.0,
+        "the share of the activations that a step keeps for its backward, from 0 to 1; the rest is computed again.",
+        ("--memory-budget",), "With --train: the share of activations that is kept, 0 to 1.", float, "SHARE",
+    )]  # fmt: skip
 
 
 class TrainingArguments(StepArguments, CommonArguments, total=False):

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..model.partition import partition
 from .graph_compiler import GraphCompiler
 from .runner import Runner
 from .settings import settings_of
@@ -73,16 +74,7 @@ def backend(
         fw_compiler=forward_compiler,
         bw_compiler=backward_compiler,
         inference_compiler=inference_compiler,
-        partition_fn=partial(_partition, settings.memory_budget),
+        partition_fn=partial(partition, settings.memory_budget),
         keep_inference_input_mutations=True,
     )
     return disable(compiled, reason="a graph that mycc compiled")
-
-
-def _partition(budget: float, module: fx.GraphModule, inputs: Sequence[Any], **words: Any) -> Any:
-    """Forward and backward by torch's own min-cut: what the backward keeps costs at most a share of the memory."""
-    from torch._functorch import config
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
-
-    with config.patch(activation_memory_budget=budget):
-        return min_cut_rematerialization_partition(module, inputs, **words)

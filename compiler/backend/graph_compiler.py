@@ -12,8 +12,8 @@ from ...runtime.errors import CompileError, InputError
 from .compile import load_graph
 from .graph import import_graph
 from .notices import Fallback, fallback_of, refuse, tell
-from .parts import is_write, levels, operators_of, outer_graph, split_in_two
-from .random import RANDOM, random_operators
+from .parts import Compile, is_write, levels, operators_of, outer_graph, split_in_two
+from .random import RANDOM, draws_first, is_drawn_outside, random_operators
 from .runner import Runner, make_runner
 from .settings import Settings
 from .values import device_of
@@ -35,32 +35,38 @@ class GraphCompiler:
         Raises:
             CompileError: an operator would run in eager torch, and the settings are strict.
         """
-        runner = self._around(module, dict.fromkeys(random_operators(module), RANDOM))
+        module = draws_first(module)
+        runner = self._around(module, random_operators(module))
         if self.fallbacks and self.settings.strict:
             raise refuse(self.fallbacks)
         tell(self.fallbacks)
         return runner
 
-    def _around(self, module: fx.GraphModule, eager: dict[fx.Node, str]) -> Runner:
-        if not eager:
-            try:
-                return self._whole(module)
-            except CompileError as error:
-                eager = self._refused(module)
-                if not eager:
-                    return self._halves(module, error)
-        else:
-            eager |= {node: why for node, why in self._refused(module).items() if node not in eager}
-        self.fallbacks += [fallback_of(node, why) for node, why in eager.items()]
-        return self._split(module, list(eager), levels(module, eager))
+    def _around(self, module: fx.GraphModule, random: Sequence[fx.Node]) -> Runner:
+        """The graph around its random operators and, where it is refused so, around those that mycc does not take."""
+        eager = dict.fromkeys(random, RANDOM)
+        try:
+            runner = self._split(module, random, levels(module, random, random), self._whole) if random else None
+            runner = runner or self._whole(module)
+        except CompileError as error:
+            self.natives.clear()
+            refused = self._refused(module)
+            if not refused.keys() - eager.keys() and not random:
+                return self._halves(module, error)
+            eager = {**refused, **eager}
+            runner = self._split(module, list(eager), levels(module, eager, random), self._part)
+        self.fallbacks += [fallback_of(node, why) for node, why in eager.items() if not is_drawn_outside(node)]
+        return runner
 
     def _refused(self, module: fx.GraphModule) -> dict[fx.Node, str]:
         from .support import refused_operators  # the whole compiler; a graph that lies in the cache needs none of it
 
         return refused_operators(module, self.settings.on(device_of(module)))
 
-    def _split(self, module: fx.GraphModule, eager: Collection[fx.Node], level: dict[fx.Node, int]) -> Runner:
-        whole = outer_graph(module, eager, level, self._part)
+    def _split(
+        self, module: fx.GraphModule, eager: Collection[fx.Node], level: dict[fx.Node, int], compile_part: Compile
+    ) -> Runner:
+        whole = outer_graph(module, eager, level, compile_part)
         whole.graph.set_codegen(_BoxedCodeGen())  # it empties the list, and so frees arguments as early as it can
         whole.recompile()
         forward = whole.forward
@@ -82,7 +88,7 @@ class GraphCompiler:
         """Both halves of a graph that is refused as a whole; of one operator, eager torch."""
         nodes = operators_of(module)
         if len(nodes) > 1:
-            return self._split(module, (), split_in_two(module))
+            return self._split(module, (), split_in_two(module), self._part)
         self.fallbacks += [fallback_of(node, error.message.splitlines()[0]) for node in nodes]
         return boxed(module)
 

@@ -19,10 +19,19 @@ import torch
 from torch import fx
 
 from ..model.computed import free_symbols
-from ..model.random_operators import draws
 from .runner import restrided
 
-__all__ = ["Part", "is_write", "levels", "numbers_for", "operators_of", "outer_graph", "parts_of", "split_in_two"]
+__all__ = [
+    "Compile",
+    "Part",
+    "is_write",
+    "levels",
+    "numbers_for",
+    "operators_of",
+    "outer_graph",
+    "parts_of",
+    "split_in_two",
+]
 
 
 @dataclass(frozen=True)
@@ -40,8 +49,8 @@ def operators_of(module: fx.GraphModule) -> list[fx.Node]:
     return [n for n in module.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
 
 
-def levels(module: fx.GraphModule, eager: Collection[fx.Node]) -> dict[fx.Node, int]:
-    """The level of every call."""
+def levels(module: fx.GraphModule, eager: Collection[fx.Node], random: Collection[fx.Node] = ()) -> dict[fx.Node, int]:
+    """The level of every call. random: those of the eager operators that keep their order."""
     found: dict[fx.Node, int] = {}
     last_random = 0
     for node in module.graph.nodes:
@@ -54,7 +63,7 @@ def levels(module: fx.GraphModule, eager: Collection[fx.Node]) -> dict[fx.Node, 
             found[node] = max((found[n] + (not _in(eager, n)) for n in inputs), default=0)
         else:
             found[node] = max((found[n] for n in inputs), default=0)
-        if draws(node) and node in eager:
+        if node in random:
             last_random = found[node] = max(found[node], last_random)
     last = max(found.values(), default=0)
     for node in found:

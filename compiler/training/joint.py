@@ -77,8 +77,10 @@ class _Replay(fx.Interpreter):
             raise _no_derivative(n, error) from error
 
 
-def gradients(loss: Any, wanted: Sequence[Tensor], graph: ModelGraph) -> list[Tensor | None]:
-    """The derivatives of the loss; None for what it does not depend on.
+def gradients(
+    loss: Any, wanted: Sequence[Tensor], graph: ModelGraph, cotangent: Tensor | None = None
+) -> list[Tensor | None]:
+    """The derivatives of the loss, times a cotangent of its shape; None for what it does not depend on.
 
     Raises:
         CompileError: the loss is no real number, or an operator has no derivative; names the line.
@@ -89,7 +91,7 @@ def gradients(loss: Any, wanted: Sequence[Tensor], graph: ModelGraph) -> list[Te
         return [None] * len(wanted)
     setup_stacktrace_preservation_hooks([loss.grad_fn])
     try:
-        return list(torch.autograd.grad(loss, list(wanted), allow_unused=True))
+        return list(torch.autograd.grad(loss, list(wanted), cotangent, allow_unused=True))
     except (NotImplementedError, RuntimeError) as error:
         raise _no_derivative(_named_in(str(error), graph), error) from error
 

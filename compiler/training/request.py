@@ -97,6 +97,7 @@ def training_request(
     outputs: bool = False,
     accumulate: bool = False,
     entries: Sequence[str] | None = None,
+    memory_budget: float = 1.0,
     dynamic_shapes: Any = None,
     dynamic: tuple[str, ...] = (),
     dtype: str | None = None,
@@ -113,6 +114,8 @@ def training_request(
     for name, value in (("clip_norm", clip_norm), ("clip_value", clip_value)):
         if value is not None and not (isinstance(value, (int, float)) and value > 0):
             raise CompileError(f"{name} has to be a number above 0, not {value!r}")
+    if isinstance(memory_budget, bool) or not isinstance(memory_budget, (int, float)) or not 0 <= memory_budget <= 1:
+        raise CompileError(f"memory_budget is a number from 0 to 1, not {memory_budget!r}")
     chosen = (*(_USUAL if entries is None else entries), *(_ACCUMULATE if accumulate else ()))
     known = (*_USUAL, *_ACCUMULATE)
     for name in chosen:
@@ -123,7 +126,7 @@ def training_request(
     chosen = tuple(name for name in known if name in chosen)
     patterns = (freeze,) if isinstance(freeze, str) else tuple(freeze)
     plan = plan_of(optimizer, model, loss, patterns)
-    settings = Settings(clip_norm, clip_value, check_finite, outputs, chosen)
+    settings = Settings(clip_norm, clip_value, check_finite, outputs, chosen, float(memory_budget))
     if dtype not in (None, "bf16"):
         raise CompileError(
             f"a training step cannot be computed in {dtype}",

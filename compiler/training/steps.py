@@ -22,8 +22,9 @@ from ..capture.trees import LEAF
 from ..model.graph import ModelGraph
 from ..model.source_lines import place_of
 from .entry import Entry, Results, Values
-from .joint import Forward, gradients, mode_of
+from .joint import Forward, fake, gradients, mode_of
 from .plan import Plan, Trained
+from .recompute import Split, split_joint
 from .update import Prepared, clipped, counter_name, finite, prepared, slot_name, updated
 
 __all__ = ["Settings", "entry_graphs"]
@@ -41,6 +42,8 @@ class Settings:
         check_finite: whether a step with a loss or gradient that is not finite changes nothing.
         outputs: whether a step returns what the model returns beside the loss.
         entries: the entry points to make.
+        memory_budget: the share of the activations that a step keeps for its backward, from 0 to 1; the rest is
+            computed again.
     """
 
     clip_norm: float | None = None
@@ -48,6 +51,7 @@ class Settings:
     check_finite: bool = False
     outputs: bool = False
     entries: tuple[str, ...] = ("step", "evaluate", "gradients", "apply")
+    memory_budget: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,7 @@ class _Maker:
                     f"the model or its loss has an argument '{name}', which the step takes for the optimizer",
                     hint="Give that argument another name.",
                 )
+        self.split = self._split()
 
     def _parameters(self) -> list[fx.Node]:
         """The node of each parameter that is trained."""
@@ -235,6 +240,19 @@ class _Maker:
 
     def _backward(self, values: dict[fx.Node, Any]) -> tuple[list[Any], list[Any], dict[str, Any]]:
         """Results of the model, gradients, and new values of its buffers by name."""
+        if self.split is None:
+            outputs, found = self._differentiated(values)
+        else:
+            primals = [values[node] for node in self.function.sources]
+            outputs, found = self.split(primals)
+        buffers = {c.name: outputs[c.output] for c in self.forward.in_place if c.output is not None}
+        count = self.forward.n_results if self.settings.outputs else 1
+        return outputs[:count], found, buffers
+
+    def _differentiated(
+        self, values: Mapping[fx.Node, Any], cotangent: Any = None
+    ) -> tuple[list[Any], list[torch.Tensor]]:
+        """All outputs of the captured graph, and the gradients of the parameters."""
         values = dict(values)
         wanted = []
         for node in self.parameters:
@@ -242,13 +260,30 @@ class _Maker:
             wanted.append(values[node])
         with torch.enable_grad():
             outputs = self.function(values)
-            found = gradients(outputs[0], wanted, self.forward)
+            found = gradients(outputs[0], wanted, self.forward, cotangent)
         for trained, node, gradient in zip(self.plan.trained, self.parameters, found, strict=True):
             if gradient is None:
                 raise _without_gradient(trained, node)
-        buffers = {c.name: outputs[c.output].detach() for c in self.forward.in_place if c.output is not None}
-        count = self.forward.n_results if self.settings.outputs else 1
-        return [y.detach() for y in outputs[:count]], [g.detach() for g in found if g is not None], buffers
+        return [y.detach() for y in outputs], [g.detach() for g in found if g is not None]
+
+    @property
+    def loss(self) -> torch.Tensor:
+        """Its fake value in the captured graph."""
+        node: Any = self.forward.module.graph.output_node().args[0][0]  # type: ignore[index]
+        return fake(self.mode, node.meta["val"])
+
+    def _split(self) -> Split | None:
+        """Forward and backward under the budget of memory; None without one."""
+        if self.settings.memory_budget == 1 or not {"step", "gradients", "accumulate"} & {*self.settings.entries}:
+            return None
+        primals = [fake(self.mode, node.meta["val"]) for node in self.function.sources]
+
+        def joint(given: Sequence[Any], cotangent: Any) -> tuple[list[Any], list[Any]]:
+            return self._differentiated(dict(zip(self.function.sources, given, strict=True)), cotangent)
+
+        with self.mode:
+            cotangent = torch.ones_like(self.loss)
+        return split_joint(self.mode, joint, primals, cotangent, self.settings.memory_budget)
 
     def _updated(
         self,

@@ -162,6 +162,12 @@ def convert_element_type(x: Tensor, dtype: torch.dtype) -> Tensor:
     return aten._to_copy.default(x, dtype=dtype)
 
 
+@definition("prims.fma")
+def fma(a: Tensor, b: Tensor | float, c: Tensor) -> Tensor:
+    """What TorchDynamo writes for addcmul_ with a tensor as its factor."""
+    return a * b + c
+
+
 @definition("aten.copy")
 def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return aten._to_copy.default(source, dtype=x.dtype).expand(x.shape)

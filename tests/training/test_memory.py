@@ -1,0 +1,66 @@
+"""A budget of memory: a step keeps less for its backward, computes more again, and trains as eager torch does."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import mycc
+import pytest
+import torch
+from mycc.compiler.training.request import capture_training, training_request
+from mycc.runtime.inspect import inspect_package
+from torch import nn
+
+
+def model_of(layers: int, size: int = 32, p: float = 0.0) -> nn.Sequential:
+    torch.manual_seed(0)
+    parts = [[nn.Linear(size, size), nn.LayerNorm(size), nn.GELU(), nn.Dropout(p)] for _ in range(layers)]
+    return nn.Sequential(*(part for layer in parts for part in layer))
+
+
+def test_a_smaller_budget_takes_less_memory_and_trains_the_same(tmp_path: Path) -> None:
+    model, x, y = model_of(4), torch.randn(512, 32), torch.randn(512, 32)
+    arena = []
+    for budget in (1.0, 0.4):
+        path = tmp_path / f"{budget}.pkg"
+        mycc.compile_training(
+            model, (x,), targets=y, loss=nn.MSELoss(), optimizer=torch.optim.SGD(model.parameters(), lr=0.1), out=path,
+            memory_budget=budget, entries=["step"], options={"build.flags": "-O0"},
+        )  # fmt: skip
+        (row,) = inspect_package(path)["entry_points"]
+        arena.append(row["memory"]["arena"])
+    assert arena[1] < 0.75 * arena[0]
+    twin = copy.deepcopy(model)
+    optimizer, package = torch.optim.SGD(twin.parameters(), lr=0.1), mycc.load(path)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(twin(x), y)
+        loss.backward()
+        optimizer.step()
+        assert float(package.step(x.numpy(), y.numpy())) == pytest.approx(loss.item(), rel=1e-5)
+    for name, value in package.state_dict().items():
+        torch.testing.assert_close(torch.from_numpy(value), twin.state_dict()[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("budget", [0.0, 0.4])
+def test_random_numbers_are_drawn_once(budget: float) -> None:
+    model, x = model_of(2, 8, 0.5), torch.randn(4, 8)
+    request = training_request(
+        model, (x,), {}, targets=(x,), loss=nn.MSELoss(), optimizer=torch.optim.SGD(model.parameters()),
+        memory_budget=budget, entries=["step"],
+    )  # fmt: skip
+    (graph,) = capture_training(request)
+    targets = [str(node.target) for node in graph.module.graph.nodes]
+    assert targets.count("aten.native_dropout.default") == 2
+    assert "mycc.recomputed.default" in targets
+
+
+@pytest.mark.parametrize("budget", [-0.1, 1.5, True])
+def test_a_budget_is_a_share(budget: float, tmp_path: Path) -> None:
+    model, x = nn.Linear(2, 2), torch.randn(1, 2)
+    with pytest.raises(mycc.CompileError, match="memory_budget is a number from 0 to 1"):
+        mycc.compile_training(
+            model, (x,), targets=x, loss=nn.MSELoss(), optimizer=torch.optim.SGD(model.parameters()),
+            out=tmp_path / "m.pkg", memory_budget=budget,
+        )  # fmt: skip
