@@ -87,9 +87,10 @@ def _drawn(graph: fx.Graph, node: fx.Node, env: dict[fx.Node, Any], form: tuple[
     """A random operator's results by their places; of one result, the result."""
     source: Any = node.args[0]
     value = source.meta["val"]
-    rest = fx.map_arg(node.args[1:], env.__getitem__), fx.map_arg(dict(node.kwargs), env.__getitem__)
+    rest: Any = fx.map_arg((node.args[1:], dict(node.kwargs)), env.__getitem__)
     shape, stride = (fx.map_arg(part, env.__getitem__) for part in form)
-    drawn = graph.call_function(draw, (node.target, shape, stride, value.dtype, value.device, *rest))
+    given: Any = (node.target, shape, stride, value.dtype, value.device, *rest)
+    drawn = graph.call_function(draw, given)
     if node.target is not _DROPOUT:
         drawn.meta = dict(node.meta)
         return drawn
