@@ -12,6 +12,7 @@ from typing import Any
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from .equal_nodes import merge_equal_nodes, writes
 from .random_operators import draws
 
 __all__ = ["partition"]
@@ -32,7 +33,10 @@ def partition(budget: float, module: fx.GraphModule, inputs: Sequence[Any], **wo
 
     if budget < 1:
         _keep_random_numbers(module)
-    with config.patch(activation_memory_budget=max(budget, _LEAST)), _quiet():
+    own = not writes(module.graph)  # torch's pass imports all of inductor, a quarter of a warm start
+    if own:
+        merge_equal_nodes(module.graph)
+    with config.patch(activation_memory_budget=max(budget, _LEAST), cse=not own), _quiet():
         return min_cut_rematerialization_partition(module, inputs, **words)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...model.computed import free_symbols, is_definer
+from ...model.equal_nodes import argument_key
 from ..node import Node
 from ..work import Work, merged_origins
 
@@ -27,7 +28,7 @@ def common_subexpressions(work: Work) -> dict[str, int]:
     for node in work.nodes():
         if node.op not in ("call_function", "get_attr") or _is_random(node) or _finds_size(node):
             continue
-        key = (node.op, node.target, _key(node.args), _key(node.kwargs))
+        key = (node.op, node.target, argument_key(node.args), argument_key(node.kwargs))
         first = seen.setdefault(key, node)
         if first is not node:
             if first.op == "call_function" and "mycc_size" not in first.meta:
@@ -44,14 +45,3 @@ def _is_random(node: Node) -> bool:
 def _finds_size(node: Node) -> bool:
     """Two that find the same size find it under two names."""
     return is_definer(node) and bool(free_symbols(node.meta.get("val")))
-
-
-def _key(value: Any) -> Any:
-    """A hashable form of an argument."""
-    if isinstance(value, Node):
-        return value
-    if isinstance(value, (list, tuple)):
-        return tuple(_key(v) for v in value)
-    if isinstance(value, dict):
-        return tuple(sorted((k, _key(v)) for k, v in value.items()))
-    return type(value).__name__, repr(value)
