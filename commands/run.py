@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..runtime.errors import InputError
 from .arguments import Device, Entry, Json, Package, Sizes, Target, Threads, Verbose
 from .console import print_json, print_rich
 
@@ -63,16 +64,38 @@ def run_command(
         float | None, typer.Option("--repetition-penalty", help="Above 1: what was said becomes less likely.")
     ] = None,
     stop: Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help="Ends the text.")] = None,
+    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="The model's end tokens do not end it.")] = False,
+    json_schema: Annotated[
+        str | None, typer.Option("--json-schema", metavar="JSON", help="The text is JSON by this schema.")
+    ] = None,
+    grammar: Annotated[
+        str | None, typer.Option("--grammar", metavar="LARK", help="The text is one of this grammar.")
+    ] = None,
+    regex: Annotated[str | None, typer.Option("--regex", help="The whole text matches this expression.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Run a package on inputs from files or on random ones; one for text on a prompt."""
+    of_text = {
+        "--image": image, "--draft": draft, "--chat": chat, "--temperature": temperature, "--top-k": top_k,
+        "--top-p": top_p, "--min-p": min_p, "--repetition-penalty": repetition_penalty, "--stop": stop,
+        "--ignore-eos": ignore_eos, "--json-schema": json_schema, "--grammar": grammar, "--regex": regex,
+    }  # fmt: skip
+    of_speech = {"--audio": audio, "--language": language}
+    of_arrays = {"--input": inputs, "--out": out, "--size": sizes, "--entry": entry}
+    if prompt is not None:
+        _refuse("--prompt", **of_speech, **of_arrays)
+    elif audio is not None:
+        _refuse("--audio", **of_text, **of_arrays)
+    else:
+        _refuse(None, **of_text, **of_speech, **{"--max-new-tokens": max_new_tokens})
     if prompt is not None:
         from ..runtime.generation.command import run_prompt
 
         options = {
             "max_new_tokens": max_new_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p,
             "min_p": min_p, "repetition_penalty": repetition_penalty, "stop": stop or None, "seed": seed,
+            "ignore_eos": ignore_eos or None, "json_schema": json_schema, "grammar": grammar, "regex": regex,
             **({"images": [os.fspath(path) for path in image]} if image else {}),
         }  # fmt: skip
         facts = run_prompt(file, prompt, chat, options, threads, target, device, quiet=as_json, draft=draft)
@@ -106,6 +129,14 @@ def run_command(
         from ..runtime.render import render_run
 
         print_rich(render_run(result))
+
+
+def _refuse(chosen: str | None, **given: Any) -> None:
+    """Raises InputError for an option that has a value, and would say nothing of what is run."""
+    for name, value in given.items():
+        if value not in (None, False, []):
+            needed = "needs --audio" if name == "--language" else "needs --prompt"
+            raise InputError(f"{name} {needed if chosen is None else f'does not go with {chosen}'}")
 
 
 def _run_facts(result: Any) -> dict[str, Any]:

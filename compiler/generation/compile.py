@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ...arguments import QuantizedArguments
-from ...runtime.errors import CompileError
+from ...runtime.errors import CompileError, InputError
+from ...runtime.generation.tokenizer import compiled_template
 from ..api import check_out, observers_of, require_torch, run_request
 from ..faults import reporting_faults
 from ..observe import Observer, running_stage
@@ -239,4 +240,8 @@ def task_of(
         rows["special_tokens"] = dict(folder.special_tokens)
         if folder.chat_template is not None:
             files["chat_template.jinja"] = folder.chat_template.encode()
+            try:
+                compiled_template(folder.chat_template)
+            except InputError as error:
+                notes.append(f"{error}: the package refuses chats")
     return Task(rows, files), notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -100,15 +101,17 @@ def read_options(settings: Mapping[str, Any], given: Mapping[str, Any], vocabula
         _check_tokens(name, values.get(name, ()), vocabulary)
     if "json_schema" in values:
         values["json_schema"] = _schema(values["json_schema"])
+    if not isinstance(values.get("ignore_eos", False), bool):
+        raise InputError(f"ignore_eos has to be True or False, not {values['ignore_eos']!r}")
     for name in ("grammar", "regex"):
         if name in values and not isinstance(values[name], str):
             raise InputError(f"{name} has to be a text, not a {type(values[name]).__name__}")
     bias = values.get("logit_bias")
     if bias is not None:
+        if not isinstance(bias, Mapping):
+            raise InputError(f"logit_bias has to be a dict, of tokens to what is added to their logits, not {bias!r}")
         bias = {**package.get("logit_bias", {}), **bias}
-        values["logit_bias"] = {
-            _token(token): _number("logit_bias", value, None, None) for token, value in bias.items()
-        }
+        values["logit_bias"] = {_token(token): _bias(value) for token, value in bias.items()}
         _check_tokens("logit_bias", values["logit_bias"], vocabulary)
     return Options(**values)
 
@@ -147,13 +150,18 @@ def _several(value: Any) -> tuple[Any, ...]:
 
 def _number(name: str, value: Any, least: float | None, most: float | None) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} has to be a number, not {value!r}") from None
-    if number != number or (least is not None and number < least) or (most is not None and number > most):
-        bounds = f"from {least:g}" if most is None else f"from {least:g} to {most:g}"
-        raise InputError(f"{name} has to be a number {bounds}, not {value!r}")
+        number = math.nan if isinstance(value, bool | str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number) or (least is not None and number < least) or (most is not None and number > most):
+        bounds = "" if least is None else f" from {least:g}" if most is None else f" from {least:g} to {most:g}"
+        raise InputError(f"{name} has to be a number{bounds}, not {value!r}")
     return number
+
+
+def _bias(value: Any) -> float:
+    """What is added to a logit: -inf leaves a token out."""
+    return value if value == -math.inf else _number("logit_bias", value, None, None)
 
 
 def _whole(name: str, value: Any, least: int) -> int:

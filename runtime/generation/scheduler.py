@@ -30,6 +30,7 @@ _NATIVE = {
     "frequency_penalty", "logit_bias", "seed", "stop", "stop_tokens", "ignore_eos", "logprobs",
 }  # fmt: skip
 _LEAST = 5e-324  # above 0, which stands for no bound
+_MOST = 2**62  # of counts: more than there can be
 
 
 class _Options(ctypes.Structure):
@@ -110,10 +111,10 @@ def is_native(model: Any, task: Mapping[str, Any]) -> bool:
     Raises:
         LoadError: they are, and this process has none.
     """
-    if task["name"] != "text-generation" or "draft_tokens" in task or "back" in task:
-        return False  # the engine in Python checks guesses, and knows how far a ring can go back
-    if "blocks" not in task and int(task["texts"]) > 1:
-        return False
+    if task["name"] != "text-generation" or "draft_tokens" in task:
+        return False  # the engine in Python checks guesses
+    if not task.get("recurrent") and ("back" in task or ("blocks" not in task and int(task["texts"]) > 1)):
+        return False  # it knows how far a ring can go back, and rows that it does not name
     if hasattr(model._native, "handle") and _library() is not None:
         return True
     if "blocks" in task:
@@ -255,7 +256,7 @@ def _fill(request: _Request, text: Text) -> list[Any]:
         raise InputError("a number of the prompt is no token, as it has more than 63 bits") from None
     request.prompt, request.prompt_length = prompt.ctypes.data, len(prompt)
     request.stop_tokens, request.n_stop_tokens = stops.ctypes.data, len(stops)
-    request.max_new_tokens = options.max_new_tokens or 0
+    request.max_new_tokens = min(options.max_new_tokens or 0, _MOST)
     request.chosen_by_caller = int(by_caller)
     if by_caller:
         return [prompt, stops]
@@ -264,7 +265,7 @@ def _fill(request: _Request, text: Text) -> list[Any]:
     sampling = request.sampling
     sampling.struct_size = ctypes.sizeof(_Sampling)
     sampling.has_seed, sampling.seed = int(options.seed is not None), options.seed or 0
-    sampling.temperature, sampling.top_k = options.temperature, options.top_k
+    sampling.temperature, sampling.top_k = options.temperature, min(options.top_k, _MOST)
     sampling.top_p, sampling.min_p = max(options.top_p, _LEAST), options.min_p
     for name in ("repetition_penalty", "presence_penalty", "frequency_penalty"):
         setattr(sampling, name, getattr(options, name))

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import InputError
 from .engine import Engine, Text
 from .options import Options
-from .texts import Generator, TextStream, TokenStream, drafted, token_numbers
+from .texts import Generator, TextStream, TokenStream, drafted, template_values, token_numbers
 
 __all__ = ["SeenEngine", "SeenGenerator", "coordinates", "pixels_of"]
 
@@ -77,7 +77,7 @@ class SeenGenerator(Generator):
 
     def seen(self, prompt: str | Sequence[int], images: Sequence[Any] | None, options: Options) -> Text:
         """A text whose prompt has an image token for each image, or as many as an image has vectors."""
-        tokens = token_numbers(self._encoded(prompt))
+        tokens = token_numbers(self.encoded(prompt))
         token, count, many = int(self._about["token"]), int(self._about["count"]), len(images or ())
         if tokens.count(token) == many != 0 and count != 1:
             tokens = [t for own in tokens for t in ([own] * count if own == token else [own])]
@@ -103,7 +103,8 @@ class SeenGenerator(Generator):
                     if own is None and not left:
                         raise InputError("the messages have more images than were given")
                     found.append(left.pop(0) if own is None else own)
-        prompt = self.tokenizer.encode(self.tokenizer.chat(messages), special=False)
+        values, options = template_values(options)
+        prompt = self.chat_tokens(messages, values)
         return TextStream(self, drafted(self.seen(prompt, [*found, *left], self.options(options)), draft))
 
 

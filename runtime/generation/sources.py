@@ -73,6 +73,10 @@ class SourceGenerator(Generator):
         super().__init__(model, task, read)
         self._beginning: Mapping[str, Any] = task["beginning"]
 
+    @property
+    def most_read(self) -> int:
+        return int(self._task["source"]["length"])
+
     def text(self, prompt: Sequence[int], options: Options) -> Text:
         """The answer to the tokens of a text."""
         begin = [int(self._beginning["decoder_start_token_id"])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -18,7 +18,7 @@ from .scheduler import Scheduler, is_native
 from .stream import Detokenizer, StopTexts
 from .tokenizer import Tokenizer
 
-__all__ = ["Generator", "TextStream", "TokenStream", "Writer", "drafted", "token_numbers"]
+__all__ = ["Generator", "TextStream", "TokenStream", "Writer", "drafted", "template_values", "token_numbers"]
 
 AnyEngine = Engine | Scheduler
 #: states that a model keeps for the next call
@@ -50,6 +50,11 @@ class Generator:
         ends = self._settings.get("eos_token_id", ())
         self._ends = frozenset([ends] if isinstance(ends, int) else ends)
         self.length, self.vocabulary = int(task["length"]), int(task["vocabulary"])
+
+    @property
+    def most_read(self) -> int:
+        """How many tokens of a prompt the package takes at most."""
+        return self.length
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -103,14 +108,15 @@ class Generator:
     def stream(self, prompt: str | Sequence[int], given: Mapping[str, Any], draft: Any = None) -> TextStream:
         """A stream of the text that follows a prompt. Raises InputError for a wrong option or prompt."""
         options = self.options(given)
-        return TextStream(self, drafted(self.text(self._encoded(prompt), options), draft))
+        return TextStream(self, drafted(self.text(self.encoded(prompt), options), draft))
 
     def batch(self, prompts: Sequence[str | Sequence[int]], given: Mapping[str, Any], draft: Any = None) -> list[str]:
         """The texts that follow several prompts, generated side by side."""
-        if isinstance(prompts, str):
-            raise InputError("generate_batch takes several prompts; generate takes one")
+        if isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable):
+            raise InputError("generate_batch takes several prompts, in a list; generate takes one")
+        prompts = list(prompts)
         options = self.options(given)
-        texts = [drafted(self.text(self._encoded(prompt), options), draft) for prompt in prompts]
+        texts = [drafted(self.text(self.encoded(prompt), options), draft) for prompt in prompts]
         writers = {id(text): Writer(self.tokenizer, text) for text in texts}
         pieces: dict[int, list[str]] = {id(text): [] for text in texts}
         with self.engine() as engine:
@@ -128,12 +134,17 @@ class Generator:
 
     def chat(self, messages: Sequence[Mapping[str, Any]], given: Mapping[str, Any], draft: Any = None) -> TextStream:
         """A stream of the answer to messages, by the chat template. Raises InputError as `stream`."""
-        options = self.options(given)
-        prompt = self.tokenizer.encode(self.tokenizer.chat(messages), special=False)
-        return TextStream(self, drafted(self.text(prompt, options), draft))
+        values, options = template_values(given)
+        prompt = self.chat_tokens(messages, values)
+        return TextStream(self, drafted(self.text(prompt, self.options(options)), draft))
 
-    def _encoded(self, prompt: str | Sequence[int]) -> Sequence[int]:
-        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+    def chat_tokens(self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> list[int]:
+        """The tokens of the prompt that the chat template makes of messages. values: what else it may use."""
+        return self.tokenizer.encode(self.tokenizer.chat(messages, values), special=False, bound=self.most_read)
+
+    def encoded(self, prompt: str | Sequence[int]) -> Sequence[int]:
+        """The tokens of a prompt, a text or tokens already."""
+        return self.tokenizer.encode(prompt, bound=self.most_read) if isinstance(prompt, str) else prompt
 
     def engine(self, reuse: bool = False) -> _Lent:
         """An engine for a `with`; it is kept for the next call when nothing went wrong."""
@@ -311,9 +322,20 @@ class Writer:
         return piece
 
 
+def template_values(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """What a chat's template gets beside the messages (`chat_template_kwargs`), and the call's other options."""
+    options = dict(given)
+    values = options.pop("chat_template_kwargs", None)
+    if values is not None and not (isinstance(values, Mapping) and all(isinstance(name, str) for name in values)):
+        raise InputError(f"chat_template_kwargs has to be a dict of names and values, not {values!r}")
+    return values or {}, options
+
+
 def token_numbers(prompt: Any) -> list[int]:
     """The numbers of a prompt's tokens. Raises InputError for what is no sequence of whole numbers."""
     try:
+        if isinstance(prompt, bytes | bytearray):
+            raise TypeError
         return [operator.index(token) for token in prompt]
     except TypeError:
         raise InputError("a prompt is a text, or a list of whole numbers, those of its tokens") from None

@@ -72,6 +72,9 @@ def application(model: Any, name: str, waiting: int = 256) -> Any:
             error_body(f"{request.method} {request.url.path}: {error.detail}"), error.status_code, error.headers
         )
 
+    async def failed(_: Any, error: Exception) -> Any:
+        return JSONResponse(error_body(f"the request failed: {error!r}", "server_error"), 500)
+
     async def health(_: Any) -> Any:
         return JSONResponse({"status": "ok"})
 
@@ -80,7 +83,7 @@ def application(model: Any, name: str, waiting: int = 256) -> Any:
     ]  # fmt: skip
     posts = [Route(path, answer, methods=["POST"]) for path, answer in routes.items()]
     return Starlette(
-        routes=[*common, *posts], lifespan=lifespan, exception_handlers={404: refused, 405: refused}
+        routes=[*common, *posts], lifespan=lifespan, exception_handlers={404: refused, 405: refused, Exception: failed}
     )  # fmt: skip
 
 
@@ -171,9 +174,9 @@ class _Server:
     def _submit(self, asked: Asked) -> list[_Run]:
         """Lets all texts of a request in, or none."""
         if asked.messages is not None:
-            prompts: list[Sequence[int]] = [self.tokenizer.encode(self.tokenizer.chat(asked.messages), special=False)]
+            prompts: list[Sequence[int]] = [self.generator.chat_tokens(asked.messages, asked.template)]
         else:
-            prompts = [self.tokenizer.encode(p) if isinstance(p, str) else p for p in asked.prompts]
+            prompts = [self.generator.encoded(prompt) for prompt in asked.prompts]
         options = self.generator.options(asked.options)
         runs: list[_Run] = []
         try:

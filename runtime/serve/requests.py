@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import InputError
+from ..generation.texts import template_values
 
 __all__ = ["Asked", "chat_request", "completion_request", "texts_or_tokens"]
 
@@ -41,6 +42,7 @@ class Asked:
         count: answers to each prompt.
         stream: whether pieces are sent as they come.
         usage: whether a stream ends with a count of its tokens.
+        template: what a chat's template gets beside the messages.
         logprobs: as options["logprobs"].
     """
 
@@ -50,6 +52,7 @@ class Asked:
     count: int
     stream: bool
     usage: bool
+    template: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def logprobs(self) -> int | None:
@@ -68,16 +71,24 @@ def completion_request(body: Mapping[str, Any]) -> Asked:
 
 def chat_request(body: Mapping[str, Any]) -> Asked:
     """/v1/chat/completions. Raises InputError for a field that is wrong or not taken."""
-    options = _options(body, {"messages", "max_tokens", "max_completion_tokens", "top_logprobs"})
+    options = _options(
+        body, {"messages", "max_tokens", "max_completion_tokens", "top_logprobs", "chat_template_kwargs"}
+    )
     for name in ("max_tokens", "max_completion_tokens"):
         if body.get(name) is not None:
             options["max_new_tokens"] = _most(body, name)
-    if body.get("logprobs"):
-        options["logprobs"] = body.get("top_logprobs") or 0
+    asked, most = body.get("logprobs") or False, body.get("top_logprobs")
+    if not isinstance(asked, bool):
+        raise InputError(f"logprobs of a chat has to be true or false, not {asked!r}")
+    if most is not None and not asked:
+        raise InputError("top_logprobs needs logprobs to be true")
+    if asked:
+        options["logprobs"] = 0 if most is None else most
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise InputError("messages has to be a list of messages")
-    return Asked((), [_message(message) for message in messages], options, *_form(body))
+    values, _ = template_values(body)
+    return Asked((), [_message(message) for message in messages], options, *_form(body), values)
 
 
 def _most(body: Mapping[str, Any], name: str) -> int:
@@ -125,7 +136,9 @@ def _form(body: Mapping[str, Any]) -> tuple[int, bool, bool]:
     if not isinstance(stream, bool):
         raise InputError("stream has to be true or false")
     more = body.get("stream_options") or {}
-    return count, stream, bool(isinstance(more, dict) and more.get("include_usage"))
+    if not isinstance(more, dict):
+        raise InputError("stream_options has to be an object")
+    return count, stream, bool(more.get("include_usage"))
 
 
 def texts_or_tokens(name: str, prompt: Any) -> tuple[str | Sequence[int], ...]:
@@ -150,9 +163,10 @@ def _message(message: Any) -> Mapping[str, Any]:
         raise InputError('a message is an object with "role" and "content"')
     content = message.get("content")
     if isinstance(content, list):
-        if any(not isinstance(part, dict) or part.get("type") != "text" for part in content):
-            raise InputError("the content of a message may hold texts only")
-        return {**message, "content": "".join(str(part.get("text", "")) for part in content)}
+        for part in content:
+            if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+                raise InputError("the content of a message may hold texts only")
+        return {**message, "content": "".join(part["text"] for part in content)}
     if content is not None and not isinstance(content, str):
         raise InputError("the content of a message has to be a text")
     return message

@@ -152,3 +152,23 @@ def test_what_commands_print_as_json_is_what_the_schema_says(server, folder):
     ]
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**value, "error": {}}, {"$ref": "#/$defs/error", "$defs": schema["$defs"]})
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--temperature", "0.5"], "--temperature needs --prompt"),
+        (["--chat"], "--chat needs --prompt"),
+        (["--language", "en"], "--language needs --audio"),
+        (["--prompt", "x", "--audio", "y.wav"], "--audio does not go with --prompt"),
+        (["--prompt", "x", "--size", "batch=2"], "--size does not go with --prompt"),
+        (["--audio", "y.wav", "--regex", "a"], "--regex does not go with --audio"),
+    ],
+)
+def test_options_of_run_that_would_say_nothing(args: list[str], words: str) -> None:
+    from mycc.cli import app
+    from typer.testing import CliRunner
+
+    result = CliRunner().invoke(app, ["run", "x.pkg", *args])
+    assert result.exit_code != 0
+    assert words in f"{result.output}{result.exception}"

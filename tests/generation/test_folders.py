@@ -71,6 +71,13 @@ def test_files_that_are_wrong(folder: Path, tmp_path: Path) -> None:
     assert "cannot read" in refusal(folder, tmp_path)
 
 
+def test_a_chat_template_that_is_wrong(folder: Path, tmp_path: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{{ bos_token }}\n{% for m in messages %}")
+    text = refusal(folder, tmp_path, strict=True)
+    assert "the chat template cannot be read at line 2: Unexpected end of template" in text
+    assert "the package refuses chats" in text
+
+
 def test_options_that_are_wrong(whole: Path, tmp_path: Path) -> None:
     assert "the model knows 128 positions" in refusal(whole, tmp_path, max_length=129)
     assert "max_batch has to be a whole number from 1" in refusal(whole, tmp_path, max_batch=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,15 @@ def test_a_c_program(made: Any, model: Any, tmp_path: Path) -> None:
         ([5], {"tempature": 1}, "no option 'tempature'"),
         ([5], {"logit_bias": {400: 1}}, "logit_bias: 400 is no token"),
         ([5], {"stop": "x"}, "stop is for texts"),
+        ([5], {"logit_bias": {5: float("nan")}}, "logit_bias has to be a number, not nan"),
+        ([5], {"logit_bias": {5: float("inf")}}, "logit_bias has to be a number, not inf"),
+        ([5], {"logit_bias": [1, 2]}, "logit_bias has to be a dict"),
+        ([5], {"temperature": float("inf")}, "temperature has to be a number from 0, not inf"),
+        ([5], {"temperature": "1"}, "temperature has to be a number from 0, not '1'"),
+        ([5], {"presence_penalty": float("inf")}, "presence_penalty has to be a number, not inf"),
+        ([5], {"top_p": True}, "top_p has to be a number from 0 to 1, not True"),
+        ([5], {"ignore_eos": "false"}, "ignore_eos has to be True or False, not 'false'"),
+        (b"abc", {}, "a list of whole numbers"),
         ("abc", {}, "a list of whole numbers"),
         ([1.5], {}, "a list of whole numbers"),
         (None, {}, "a list of whole numbers"),
@@ -155,6 +165,38 @@ def test_a_c_program(made: Any, model: Any, tmp_path: Path) -> None:
 def test_what_cannot_be_generated(model: Any, prompt: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(mycc.InputError, match=words):
         model.generate_tokens(prompt, **options)
+
+
+def test_counts_that_are_larger_than_a_machines(model: Any) -> None:
+    drawn = {"max_new_tokens": 9, "temperature": 0.9, "seed": 4, "ignore_eos": True}
+    wanted = list(model.generate_tokens([5, 6], **drawn))
+    assert list(model.generate_tokens([5, 6], **drawn, top_k=2**64 + 1)) == wanted
+    full = list(model.generate_tokens([5, 6], **{**drawn, "max_new_tokens": 2**64 + 1}))
+    assert (len(full), full[:9]) == (94, wanted)  # the cache holds 96
+
+
+def test_prompts_of_megabytes(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = time.process_time()
+    for ask in (model.generate, lambda text: model.chat([{"role": "user", "content": text}])):
+        with pytest.raises(mycc.InputError, match="the text has more than 192 tokens; the package takes 96"):
+            ask("x" * 1_000_000)
+    assert time.process_time() - begun < 5  # all of it takes the tokenizer tens of seconds
+    monkeypatch.setattr("mycc.runtime.generation.tokenizer._CHARACTERS", 2)
+    tokenizer, text = model.generator.tokenizer, TEXTS[0] * 2
+    assert tokenizer.encode(text, bound=20) == tokenizer.encode(text)  # few tokens of many characters
+    assert tokenizer.encode(text * 9, most=5) == tokenizer.encode(text * 9)[:5]
+
+
+@pytest.mark.parametrize("messages", [None, 5, "hi", [], {"role": "user", "content": "x"}])
+def test_messages_that_are_none(model: Any, messages: Any) -> None:
+    with pytest.raises(mycc.InputError, match="messages has to be a list of messages"):
+        model.chat(messages)
+
+
+@pytest.mark.parametrize("prompts", [None, 5, "ab", b"ab"])
+def test_prompts_that_are_not_several(model: Any, prompts: Any) -> None:
+    with pytest.raises(mycc.InputError, match="generate_batch takes several prompts"):
+        model.generate_batch(prompts)
 
 
 def test_a_text_that_is_no_text(model: Any) -> None:

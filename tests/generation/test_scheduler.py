@@ -7,12 +7,16 @@ import functools
 import random
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import mycc
 import pytest
 from mycc.runtime.generation.scheduler import Counts, Scheduler
 from mycc.runtime.serve.service import Service
+
+from .folders import greedy, make_network
+from .test_architectures import KINDS
 
 MOST = 40
 
@@ -156,6 +160,27 @@ def test_the_first_to_come_is_not_overtaken(loaded: Any, alone: dict[Asked, list
     assert waiting.tokens == alone[long][:5]
     scheduler.cancel_all()
     assert not scheduler.busy
+
+
+def test_recurrences_of_several_texts(tmp_path: Path) -> None:
+    """A hybrid's texts have a row of the states and of the cache each, which calls name."""
+    network = make_network("lfm2", **KINDS["lfm2"])
+    package = mycc.compile_generation(
+        network, out=tmp_path / "text.pkg", max_length=96, max_batch=3, chunk=16, verify=False
+    )
+    model = mycc.load(package)
+    scheduler = model.generator.new_engine(True)
+    assert isinstance(scheduler, Scheduler)
+    assert scheduler.counts().blocks == 3
+    options = {"max_new_tokens": MOST, "ignore_eos": True}
+    alone = {
+        asked: list(model.generate_tokens(asked.prompt, **options, **dict(asked.options))) for asked in some_texts()[:4]
+    }
+    first = next(iter(alone))
+    assert alone[first] == greedy(network, list(first.prompt), MOST)
+    for seed in range(12):
+        run_schedule(model, scheduler, alone, seed)
+    assert scheduler.counts().preempted == 0
 
 
 def test_tokens_that_python_chooses(loaded: Any, alone: dict[Asked, list[int]]) -> None:

@@ -99,6 +99,37 @@ def test_chats_that_go_on(made: Any, model: Any) -> None:
     with_openai(made, work)
 
 
+def test_what_a_template_gets_beside_the_messages(made: Any, model: Any) -> None:
+    """As Qwen 3's enable_thinking: the template of these tests takes whether an answer begins."""
+    messages, values = [{"role": "user", "content": "the fox"}], {"add_generation_prompt": False}
+    asked = {"max_new_tokens": 8, "ignore_eos": True}
+    wanted = model.generate(made.tokenizer.apply_chat_template(messages, tokenize=False), **asked).text()
+    assert model.chat(messages, **asked, chat_template_kwargs=values).text() == wanted
+    assert model.chat(messages, **asked).text() != wanted
+
+    async def work(client: Client) -> None:
+        body = {"messages": messages, **GREEDY, "max_tokens": 8, "chat_template_kwargs": values}
+        got = (await client.post("/v1/chat/completions", json=body)).json()
+        assert got["choices"][0]["message"]["content"] == wanted
+
+    with_client(made, work)
+
+
+def test_a_request_that_breaks(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("of the test")
+
+    monkeypatch.setattr("mycc.runtime.serve.app.completion_request", broken)
+
+    async def work(client: Client) -> None:
+        client._transport.raise_app_exceptions = False  # type: ignore[attr-defined]
+        got = await client.post("/v1/completions", json={"prompt": "x"})
+        assert (got.status_code, got.json()["error"]["type"]) == (500, "server_error")
+        assert "ZeroDivisionError('of the test')" in got.json()["error"]["message"]
+
+    with_client(made, work)
+
+
 def test_answers_of_a_form(made: Any) -> None:
     pytest.importorskip("llguidance")
     schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99, "minimum": 0}},
@@ -147,6 +178,11 @@ def test_requests_that_are_wrong(made: Any) -> None:
         ({"prompt": "x", "n": 0.5}, 400, "n has to be a whole number"),
         ({"prompt": "x", "n": 0}, 400, "n has to be a whole number"),
         ({"prompt": "x", "max_tokens": 0}, 400, "max_tokens has to be a whole number from 1, not 0"),
+        ({"prompt": "x", "logit_bias": []}, 400, "logit_bias has to be a dict"),
+        ({"prompt": "x", "temperature": "1"}, 400, "temperature has to be a number"),
+        ({"prompt": "x", "ignore_eos": "false"}, 400, "ignore_eos has to be"),
+        ({"prompt": "x", "stream_options": 5}, 400, "stream_options has to be"),
+        ({"prompt": "x" * 100_000}, 400, "the text has more than 192 tokens"),
         ({"prompt": "\ud800"}, 400, "half a surrogate pair"),
         ({"prompt": "x", "n": 9, "max_tokens": 90, "ignore_eos": True}, 429, "too many requests"),
     ]
@@ -160,7 +196,16 @@ def test_requests_that_are_wrong(made: Any) -> None:
             got = await client.get(path)
             assert (got.status_code, "error" in got.json()) == (status, True)
         assert (await client.post("/v1/completions", content=b"{")).status_code == 400
-        assert (await client.post("/v1/chat/completions", json={"messages": [1]})).status_code == 400
+        wrong_chats: list[tuple[Any, dict[str, Any], str]] = [
+            (1, {}, "a message is an object"),
+            ({"role": "user", "content": [{"type": "text", "text": 5}]}, {}, "may hold texts only"),
+            ({"role": "user", "content": "x"}, {"logprobs": "yes"}, "logprobs of a chat has to be true or false"),
+            ({"role": "user", "content": "x"}, {"top_logprobs": 3}, "top_logprobs needs logprobs"),
+            ({"role": "user", "content": "x"}, {"chat_template_kwargs": 3}, "chat_template_kwargs has to be a dict"),
+        ]
+        for message, more, words in wrong_chats:
+            got = await client.post("/v1/chat/completions", json={"messages": [message], **more})
+            assert (got.status_code, words in got.json()["error"]["message"]) == (400, True), got.text
         for _ in range(50):  # texts that were not let in leave their places
             good = await client.post("/v1/completions", json={"prompt": "the", **GREEDY})
             if good.status_code == 200:

@@ -34,7 +34,7 @@ int Scheduler::admit() {
     if (int status = match(*request, false)) return status;
     const int64_t most = int64_t(request->tokens.size()) + 1;
     const int64_t needed = blocks_for(most < program_.length ? most : program_.length) - int64_t(request->blocks.size());
-    if (places > 0 && pool_.free_count() < needed + (needed > 0 ? places : 0)) {
+    if (program_.blocks && places > 0 && pool_.free_count() < needed + (needed > 0 ? places : 0)) {
       give_back(*request);
       break;
     }

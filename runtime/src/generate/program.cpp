@@ -45,9 +45,9 @@ int TextProgram::init(mycc_model *model) {
   const bool whole = length > 1 && texts > 0 && chunk > 0 && vocabulary > 0 && prefill_ >= 0 && decode_ >= 0 &&
                      texts < 1 << 20 && (!blocks || (block > 0 && blocks > columns() && blocks < 1 << 30 && copy_ >= 0));
   if (!whole) return fail(MYCC_ERROR_LOAD, "what the package says of its text generation is not whole");
-  if (!blocks && texts > 1)
+  if (names_rows() && !recurrent)
     return fail(MYCC_ERROR_LOAD, "the package has a row of the cache for each text, which the scheduler does not serve\n"
-                                 "  Compile it again, without --draft-tokens, and for one text if it has recurrences.");
+                                 "  Compile it again without --draft-tokens.");
   tokens_ = region_.array<int64_t>(size_t(texts)), start_ = region_.array<int64_t>(size_t(texts));
   table_ = region_.array<int64_t>(size_t(texts * columns()));
   if (!tokens_ || !start_ || !table_) return out_of_memory(size_t(texts * columns()) * sizeof(int64_t));
@@ -69,13 +69,13 @@ int TextProgram::decode(int32_t rows, float *logits) { return call(decode_, toke
 
 int TextProgram::call(int32_t entry, const int64_t *tokens, int64_t rows, int64_t count, float *logits) {
   const mycc_tensor inputs[] = {numbers(const_cast<int64_t *>(tokens), rows, count), numbers(start_, rows, -1),
-                                numbers(table_, rows, columns())};
+                                numbers(table_, rows, blocks ? columns() : -1)};
   mycc_tensor output = {};
   output.data = logits, output.device_type = 1, output.ndim = 2, output.dtype = {2, 32, 1};
   output.shape[0] = rows, output.shape[1] = vocabulary, output.strides[0] = vocabulary, output.strides[1] = 1;
   mycc_run_options options = {};
   options.struct_size = sizeof options, options.state = state_;
-  return mycc_run_with(model_, entry, inputs, blocks ? 3 : 2, &output, 1, &options);
+  return mycc_run_with(model_, entry, inputs, columns() ? 3 : 2, &output, 1, &options);
 }
 
 int TextProgram::copy(int32_t source, int32_t target) {

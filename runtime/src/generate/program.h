@@ -17,7 +17,7 @@ class TextProgram {
   int init(mycc_model *model);
 
   // Reads `count` tokens of a text behind its first `start`; `logits` of what follows them. one: by the function for
-  // one token. blocks: of the text, n_blocks of them.
+  // one token. blocks: of the text, n_blocks of them; where texts have rows, the one block is the row.
   int read(const int64_t *tokens, int64_t count, int64_t start, const int32_t *blocks, size_t n_blocks, bool one,
            float *logits);
   // A token more of several texts, which have been set by set().
@@ -27,19 +27,20 @@ class TextProgram {
   int reset() { return mycc_state_reset(model_, state_); }
 
   int64_t length = 0, texts = 0, chunk = 0, vocabulary = 0;  // as the manifest has them
-  int64_t block = 0, blocks = 0;                             // tokens of a block; blocks: 0: the cache is one
-  bool recurrent = false;
+  int64_t block = 0, blocks = 0;  // tokens of a block; blocks: 0: each text has a row of the cache
+  bool recurrent = false;         // of several texts, a call names their rows
   bool ring = false;  // layers with a window keep no more than it: a row cannot go back to any token
 
  private:
-  int64_t columns() const { return blocks ? (length + block - 1) / block : 0; }
+  bool names_rows() const { return !blocks && texts > 1; }
+  int64_t columns() const { return blocks ? (length + block - 1) / block : names_rows(); }
   int call(int32_t entry, const int64_t *tokens, int64_t rows, int64_t count, float *logits);
 
   mycc_model *model_ = nullptr;
   mycc_state *state_ = nullptr;
   int32_t prefill_ = -1, decode_ = -1, copy_ = -1;
   Region region_;
-  int64_t *tokens_ = nullptr, *start_ = nullptr, *table_ = nullptr;  // of a call's texts
+  int64_t *tokens_ = nullptr, *start_ = nullptr, *table_ = nullptr;  // of a call's texts; table_: blocks or rows
 };
 
 }  // namespace mycc::runtime

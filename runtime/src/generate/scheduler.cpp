@@ -13,7 +13,7 @@ int Scheduler::init(mycc_model *model, bool forget) {
   forget_ = forget || program_.recurrent || program_.ring;  // states and rings cannot go back
   const bool paged = program_.blocks > 0;
   const bool room = paged ? pool_.init(1, int32_t(program_.blocks), program_.block)  // masked places read block 0
-                          : pool_.init(0, 1, program_.length);
+                          : pool_.init(0, int32_t(program_.texts), program_.length);
   return room ? int(MYCC_OK) : out_of_memory(size_t(program_.blocks * program_.block) * sizeof(int64_t));
 }
 
