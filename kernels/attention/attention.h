@@ -14,7 +14,7 @@
  *
  * Special values: a row that sees no key, or whose scores are all -inf, gives zeros. A score that is NaN or +inf makes
  * NaN of its row. A value row that is not finite makes NaN of the queries that mask it (0 * inf), except where `causal`
- * skips a tile as a whole.
+ * skips a tile as a whole, or a score with `kHides` a block of keys.
  */
 #ifndef MYCC_KERNELS_ATTENTION_ATTENTION_H
 #define MYCC_KERNELS_ATTENTION_ATTENTION_H

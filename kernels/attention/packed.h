@@ -316,6 +316,21 @@ void attend_block(const Rows &rows, const Block &block, const Score &score, cons
   value_tiles<Made>(rows, block, plan, scratch, found);
 }
 
+/* Whether the score hides all keys of a block from all of its rows: zeros become -inf. */
+template <class Score>
+bool all_hidden(const Rows &rows, const Block &block, const Score &score, float *s) {
+  for (int64_t i = 0; i < block.count; ++i) {
+    const int64_t r = block.r0 + i, seen = seen_keys(rows, block, i, 1), whole = round_up(seen, W);
+    for (int64_t j = 0; j < whole; j += W) store(s + j, splat(-kInfinity));
+    __builtin_memset(s, 0, size_t(seen) * sizeof(float));
+    score(rows.batch, rows.head(r), rows.query(r), block.n0, s, seen);
+    vf32 most = splat(-kInfinity);
+    for (int64_t j = 0; j < whole; j += W) most = maximum(most, load(s + j));
+    if (!(reduce_max(most) == -kInfinity)) return false;
+  }
+  return true;
+}
+
 /* All rows of a task against all keys that they see. Scores are no larger than the product of the lengths of query and
  * key (Cauchy and Schwarz): where that is small, no maximum is looked for. */
 template <class Element, class Score>
@@ -333,12 +348,21 @@ void attend_packed(const RowsOf<Element> &rows, const Score &score, const Packed
   float longest = 0; /* of the keys so far */
   for (int64_t n0 = 0; n0 < end; n0 += plan.key_block) {
     const int64_t keys = min64(plan.key_block, end - n0);
-    pack_keys(rows, n0, keys, scratch.key_rows, scratch.k_panels);
-    pack_values(rows, n0, keys, scratch.v_panels);
-    if (measured) longest = maximum(longest, longest_key(scratch.k_panels, size, keys));
+    bool packed = false; /* which they are where a row sees one of them */
     for (int64_t r0 = 0; r0 < rows.count; r0 += kRowBlock) {
       const Block block = {r0, min64(kRowBlock, rows.count - r0), n0, keys};
       if (rows.visible(r0, block.count) <= n0) continue;
+      if (HidesKeys<Score>::value && all_hidden(rows, block, score, scratch.scores)) {
+        const size_t floats = size_t(block.count * plan.values);
+        if (n0 == 0) __builtin_memset(scratch.o + r0 * plan.values, 0, floats * sizeof(float));
+        continue;
+      }
+      if (!packed) {
+        pack_keys(rows, n0, keys, scratch.key_rows, scratch.k_panels);
+        pack_values(rows, n0, keys, scratch.v_panels);
+        if (measured) longest = maximum(longest, longest_key(scratch.k_panels, size, keys));
+        packed = true;
+      }
       if (measured && scratch.lengths[r0 / kRowBlock] * longest <= kBound * kBound)
         attend_block<BoundedWeights>(rows, block, score, plan, scratch, found);
       else

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <type_traits>
+
 #include "mycc/abi.h"
 #include "kernels/gemm/block.h"
 #include "kernels/vec/vec.h"
@@ -45,6 +47,11 @@ typedef AttentionArgsOf<bfloat> AttentionArgsBf16;
 struct NoScore {
   void operator()(int64_t, int64_t, int64_t, int64_t, float *, int64_t) const {}
 };
+
+/* Whether blocks of keys are left out for which score changes zeros to -inf. That it changes any number to -inf then is
+ * what `kHides` of a score says. */
+template <class Score, class = void> struct HidesKeys : std::false_type {};
+template <class Score> struct HidesKeys<Score, std::void_t<decltype(Score::kHides)>> : std::true_type {};
 
 namespace attention_detail {
 

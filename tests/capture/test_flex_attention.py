@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ import mycc
 import numpy as np
 import pytest
 import torch
+from mycc.compiler.ir.expr import Acc
+from mycc.compiler.lower.core.builder import call, number
+from mycc.compiler.schedule.matrix.hidden_keys import hides_keys
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from ..helpers.programs import Call1
@@ -104,3 +108,43 @@ def test_what_is_added_or_masked_is_an_attention(tmp_path: Path) -> None:
         operands(), out=tmp_path / "flex.pkg",
     )  # fmt: skip
     assert any("attention" in source for source in kernel_sources(package))
+
+
+def test_blocks_of_keys_that_a_mask_hides_are_not_read(tmp_path: Path) -> None:
+    """Of 1,000 keys the kernel takes blocks of 384. NaN in the first keys, which the later rows do not see, would make
+    NaN of them (0 * NaN) if their block were multiplied."""
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, document: torch.Tensor) -> torch.Tensor:
+        def mask(b: Any, h: Any, i: Any, j: Any) -> Any:
+            return (document[i] == document[j]) & (i >= j) & (i - j < 100)
+
+        return flex_attention(q, k, v, block_mask=create_block_mask(mask, None, None, 1000, 1000, device="cpu"))
+
+    q, k, v = (torch.randn(1, 2, 1000, 16, generator=draw) for _ in range(3))
+    document = (torch.arange(1000) >= 390).long()
+    package = mycc.compile(Call1(attention), (q, k, v, document), out=tmp_path / "flex.pkg", verify=False)
+    assert any("kHides = true" in source for source in kernel_sources(package))
+    model = mycc.load(package)
+    wanted = attention(*(x.double() for x in (q, k, v)), document).float()
+    torch.testing.assert_close(model(q, k, v, document), wanted, rtol=2e-5, atol=2e-6)
+    k[:, :, :200], v[:, :, :200] = float("nan"), float("nan")
+    found = model(q, k, v, document)
+    torch.testing.assert_close(found[:, :, 408:], wanted[:, :, 408:], rtol=2e-5, atol=2e-6)
+    assert found[:, :, :200].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("score", "hides"),
+    [
+        (lambda p, m, low: call("where", m, p, low), True),
+        (lambda p, m, low: call("add", p, call("where", m, number(0.0, "f32"), low)), True),
+        (lambda p, m, low: call("where", m, call("add", p, number(2.0, "f32")), low), True),
+        (lambda p, m, low: call("add", p, number(2.0, "f32")), False),
+        (lambda p, m, low: call("log", p), False),
+        (lambda p, m, low: call("where", call("lt", p, number(0.0, "f32")), p, low), False),
+        (lambda p, m, low: call("where", m, call("log", p), low), False),
+    ],
+)
+def test_scores_that_hide_keys(score: Callable[..., Any], hides: bool) -> None:
+    masked = call("lt", number(1.0, "f32"), number(2.0, "f32"))
+    assert hides_keys(score(Acc("score", "f32"), masked, number(-math.inf, "f32"))) == hides

@@ -113,7 +113,7 @@ def view_of(node: AnyNode, plan: plans.Plan | None, weight_bytes: Index = ZERO) 
         case ConvChain():
             return chain_view(node, _matrix_plan(plan))
         case Attention():
-            return with_blocking(attention_view(node), _matrix_plan(plan))
+            return with_blocking(attention_view(node, _matrix_plan(plan)), _matrix_plan(plan))
         case AttentionGradient():
             return attention_gradient_view(node)
         case Scan():

@@ -159,7 +159,7 @@ def conv_fields(text: FieldPrinter, node: Conv) -> Fields:
     return fields + text.address("w", Operand(node.w, node.w_offset, ()))
 
 
-def attention_view(node: Attention) -> AttentionKernel:
+def attention_view(node: Attention, plan: MatrixPlan) -> AttentionKernel:
     scope = Scope(frozenset(node.writes()), node.origin.describe())
     text = FieldPrinter(scope)
     score = _score(scope, node) if node.score is not None else None
@@ -179,7 +179,9 @@ def attention_view(node: Attention) -> AttentionKernel:
         operands["logsumexp"] = node.logsumexp
     fields += _attention_operands(text, operands) + _attention_flags(node)
     arguments = ATTENTION_ARGUMENTS[node.q.buffer.dtype]
-    return AttentionKernel("attention.cpp.j2", text.params(), fields, arguments, score)
+    return AttentionKernel(
+        "attention.cpp.j2", text.params(), fields, arguments, score, skips=plan.skips_hidden and score is not None
+    )
 
 
 def attention_gradient_view(node: AttentionGradient) -> AttentionKernel:

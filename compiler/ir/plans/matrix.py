@@ -79,7 +79,8 @@ class MatrixPlan:
     ir.structured.Algorithm; "chain"; "attention", "attention-gradient". packing: of the operand that all rows share.
     tiles: for each level, what registers hold. blocking: None where the algorithm has none. streamed: the weights are
     read once, as fast as memory gives them, so the kernel is told how many bytes the run reads in all. in_registers:
-    an epilogue that only adds and bounds works on the sums while they are in registers. links: of a chain, the plan of
+    an epilogue that only adds and bounds works on the sums while they are in registers. skips_hidden: attention of many
+    rows leaves out blocks of keys that its mask hides from all of them. links: of a chain, the plan of
     each convolution.
     """
 
@@ -89,4 +90,5 @@ class MatrixPlan:
     blocking: Blocking | None = None
     streamed: bool = False
     in_registers: bool = False
+    skips_hidden: bool = False
     links: tuple[MatrixPlan, ...] = ()

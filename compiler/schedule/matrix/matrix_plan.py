@@ -14,6 +14,7 @@ from ...ir.plans.matrix import (
 )
 from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from ...machine.cpu import CPUS, L1, L2, PANEL
+from .hidden_keys import hides_keys
 
 FLOAT = 4  # bytes
 
@@ -94,6 +95,15 @@ def in_registers(kernel: Kernel) -> bool:
     if isinstance(node, Gemm):
         return node.acc.dtype == "f32" and node.a_dtype != "i8"
     return isinstance(node, Conv) and _plan(kernel).algorithm in ("direct", "depthwise")
+
+
+def skips_hidden(kernel: Kernel) -> bool:
+    """Asking for each block of keys whether a mask hides it pays where there are several blocks."""
+    node = kernel.node
+    if not isinstance(node, Attention) or node.score is None:
+        return False
+    keys = node.keys.constant
+    return (keys is None or keys > ATTENTION_BLOCKING.key_block) and hides_keys(node.score)
 
 
 def links(kernel: Kernel) -> tuple[MatrixPlan, ...]:

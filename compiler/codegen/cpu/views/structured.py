@@ -69,9 +69,10 @@ class ChainKernel(KernelView):
 @dataclass(frozen=True)
 class AttentionKernel(TunedKernel):
     """Attention or its gradient, a function of C++; score: how a scaled score is changed, arguments: the struct of the
-    fields."""
+    fields, skips: whether blocks of keys that the score hides are left out."""
 
     fields: tuple[tuple[str, str], ...]
     arguments: str
     score: Epilogue | None
     function: str = "attention"
+    skips: bool = False
