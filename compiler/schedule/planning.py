@@ -32,7 +32,7 @@ from .remarks import Remarks
 OPTIONAL = frozenset(
     (
         *("transpose-rows", "sliding-window", "share-rows", "interleave", "join-short-rows", "store-policy"),
-        *("write-combining", "row-prefetch", "alignment-peel", "prefetch"),
+        *("write-combining", "row-prefetch", "alignment-peel", "prefetch", "skip-hidden-keys"),
     )
 )
 

@@ -140,10 +140,10 @@ def compiled_template(text: str) -> Any:
     import json
     from datetime import datetime
 
-    class Generation(Extension):  # type: ignore[misc]
+    class Generation(Extension):
         """{% generation %}...{% endgeneration %}, which marks answers for training, is what stands in it."""
 
-        tags = frozenset({"generation"})
+        tags = {"generation"}  # noqa: RUF012 (as the base class declares it)
 
         def parse(self, parser: Any) -> Any:
             """The statements up to the end of the block."""
