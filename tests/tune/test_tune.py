@@ -251,7 +251,7 @@ def test_what_does_not_fit_is_said() -> None:
     assert problems == [
         "the lock file 'm.lock' was written by mycc 1.0; this is 2.0",
         "1 of the model's kernels is not in the lock file 'm.lock'; the cost model chooses for: new",
-        f"1 kernels of the lock file 'm.lock' are not in this model: {OTHER}",
+        f"1 kernel of the lock file 'm.lock' is not in this model: {OTHER}",
     ]
     with pytest.raises(CompileError, match="is for another model: none of its 2 kernels is in this one"):
         fitting(keys=("new",))

@@ -26,6 +26,7 @@ from typing import Any
 from ....runtime.errors import CompileError
 from ....runtime.files import check_regular
 from ....runtime.strict_json import decode, encode
+from ....runtime.text import counted
 from ..choices.choices import SHARED, Choice, Choices
 from ..choices.space import unknown_part
 from .gpu_space import tile_of
@@ -201,7 +202,8 @@ def fit(
         what = f"{len(absent)} of the model's kernels {are} not in the lock file '{path}'"
         problems.append(f"{what}; the cost model chooses for: {_some(absent)}")
     if unknown := sorted(locked - wanted):
-        what = f"{len(unknown)} kernels of the lock file '{path}' are not in this model"
+        kernels, are = counted(len(unknown), "kernel"), "is" if len(unknown) == 1 else "are"
+        what = f"{kernels} of the lock file '{path}' {are} not in this model"
         problems.append(f"{what}: {_some(unknown)}")
     kept: dict[str, dict[str, Choice]] = {target: {} for target in known}
     for target in known:
