@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from ..helpers.scripts import ROOT, load_script
+from ..helpers.scripts import load_script
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_shows_what_is_stored() -> None:
