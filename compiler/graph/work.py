@@ -111,10 +111,20 @@ class Work:
         self.origins.pop(name, None)
         if origin is not None:
             self.origins[name] = origin
-        with self.graph.inserting_before(before or like):
+        return self._reads(name, before or like, like)
+
+    def shared_constant(self, name: str, value: torch.Tensor, *, like: Node) -> Node:
+        """A get_attr, before `like`, of the constant of this name where it has these values; else of a new one."""
+        known = self.constants.get(name)
+        if known is not None and known.dtype == value.dtype and torch.equal(known, value):
+            return self._reads(name, like, like)
+        return self.constant(name, value, like=like)
+
+    def _reads(self, name: str, before: Node, like: Node) -> Node:
+        with self.graph.inserting_before(before):
             node: Any = self.graph.create_node("get_attr", name)
         node.meta = {k: like.meta[k] for k in _ORIGIN_KEYS if k in like.meta}
-        node.meta["val"] = self.fake(tensor)
+        node.meta["val"] = self.fake(self.constants[name])
         return node
 
     def known(self, node: Node) -> Known:

@@ -41,6 +41,8 @@ class Patches:
     """The left operand of a convolution that is a product: row m and the run of values that k is in begin at
 
     a.offset + the strides of the digits of m (image, line, pixel) + those of the digits of k // run (line, pixel)
+
+    Maps of three dimensions have planes as well, between images and lines.
     """
 
     rows: Digits

@@ -175,9 +175,10 @@ template <int Bits> struct PackedRows {
     char *to = packed + first * row_bytes() + row * Dot::kLeft;
     int8_t *bytes = row_of_bytes;
     int32_t total = 0;
-    for (int64_t y = 0; y < p.taps_y; ++y)
+    for (int64_t line = 0; line < p.taps_z * p.taps_y; ++line)
       for (int64_t x = 0; x < p.taps_x; ++x) {
-        const int8_t *from = a + y * p.tap_y_step + x * p.tap_x_step;
+        const int64_t z = p.taps_z == 1 ? 0 : line / p.taps_y, y = line - z * p.taps_y;
+        const int8_t *from = a + z * p.tap_z_step + y * p.tap_y_step + x * p.tap_x_step;
         if (p.run % 4 == 0) {
           to = put(to, from, p.run / 4, height * Dot::kLeft);
           total += sum(from, p.run);

@@ -13,15 +13,18 @@ namespace mycc {
 /* Stands for the type of scales or zeros that there are none of. */
 struct none {};
 
-/* A left operand that is no matrix, but patches of a map of int8 values: row m is a pixel of an image, of `lines` lines of
- * `width` pixels, and its k go over taps_y lines of taps_x runs of `run` values. Steps in elements. run 0: a matrix. */
+/* A left operand that is no matrix, but patches of a map of int8 values: row m is a pixel of an image, of `planes` planes
+ * of `lines` lines of `width` pixels, and its k go over taps_z planes of taps_y lines of taps_x runs of `run` values.
+ * Steps in elements. run 0: a matrix. */
 struct Patches {
   int64_t lines = 1, width = 1, image_step = 0, line_step = 0, pixel_step = 0;
   int64_t taps_y = 1, taps_x = 1, tap_y_step = 0, tap_x_step = 0, run = 0;
+  int64_t planes = 1, plane_step = 0, taps_z = 1, tap_z_step = 0;
 
   int64_t first(int64_t m) const {
-    const int64_t line = m / width;
-    return line / lines * image_step + line % lines * line_step + m % width * pixel_step;
+    const int64_t line = m / width, plane = line / lines;
+    const int64_t start = planes == 1 ? plane * image_step : plane / planes * image_step + plane % planes * plane_step;
+    return start + line % lines * line_step + m % width * pixel_step;
   }
 };
 

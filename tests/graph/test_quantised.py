@@ -286,6 +286,42 @@ def test_models_of_pt2e(quantizer: Callable[[bool], Any], dynamic: bool) -> None
     agrees(graph, result)
 
 
+class Padded(nn.Module):
+    """A convolution of rounded values with a frame of zeros, which has a lower and an upper line more than is even."""
+
+    def __init__(self, zero: int, sides: tuple[int, ...]) -> None:
+        super().__init__()
+        self.numbers = (0.05, zero, 0, 255, torch.uint8)
+        self.sides = sides
+        self.register_buffer("w", torch.randint(-127, 128, (8, 4, 3, 3), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(8) * 0.01)
+        self.register_buffer("zeros", torch.zeros(8, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ops = torch.ops.quantized_decomposed
+        rounded = ops.quantize_per_tensor(nn.functional.pad(x, self.sides), *self.numbers)
+        x = ops.dequantize_per_tensor(rounded, *self.numbers)
+        w = ops.dequantize_per_channel(self.w, self.scales, self.zeros, 0, -128, 127, torch.int8)
+        return nn.functional.conv2d(x, w, None, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("zero", "sides", "padding"),
+    [(7, (1, 1), [1, 2]), (7, (0, 1, 0, 1), [1, 2, 1, 2]), (0, (0, 0, 2, 0), [3, 1, 1, 1]), (300, (1, 1, 1, 1), None)],
+)
+def test_zeros_around_a_map_are_padding_of_the_integers(
+    zero: int, sides: tuple[int, ...], padding: list[int] | None
+) -> None:
+    """What computes the map may then write its integers, frame or no frame. None: zero is none of its integers."""
+    model, x = Padded(zero, sides), torch.randn(1, 4, 7, 6)
+    graph = capture(model, (x,))
+    result = passed(graph)
+    conv = next(n for n in result.module.graph.nodes if "int_conv" in str(n.target))
+    assert conv.args[4] == (padding or [1, 1])
+    assert ("aten.pad" in operators(result)) == (padding is None)
+    agrees(graph, result)
+
+
 def test_models_of_quantisation_aware_training() -> None:
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 

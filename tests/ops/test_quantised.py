@@ -177,6 +177,15 @@ WINDOWS = (
     Window((20, 8, 3, 3), (1, 1), (1, 1), (1, 1), 100), Window((9, 3, 7, 7), (2, 2), (3, 3), (1, 1), 2),
     Window((12, 6, 5), (2,), (2,), (1,), 1), Window((4, 3, 2, 2), (1, 1), (0, 1), (1, 1), 0, 2),
     Window((8, 1, 5, 3), (2, 2), (2, 0), (1, 2), 9, 8), Window((6, 1, 3), (1,), (1,), (1,), 4, 6),
+    # groups, some of which make a product together; two outputs of each channel; sides that differ
+    Window((64, 2, 3, 3), (2, 1), (1, 1), (1, 1), 11, 4), Window((8, 4, 3, 3), (1, 1), (1, 1), (1, 1), 2, 2),
+    Window((16, 1, 3, 3), (1, 1), (1, 1), (1, 1), 3, 8), Window((12, 2, 3), (1,), (1,), (2,), 4, 3),
+    Window((6, 1, 3, 3), (2, 2), (0, 1, 0, 1), (1, 1), 3, 6), Window((9, 8, 3, 2), (2, 1), (1, 0, 0, 2), (1, 1), 7),
+    # maps of three dimensions
+    Window((18, 6, 3, 3, 3), (2, 1, 1), (1, 1, 2), (1, 2, 1), 5),
+    Window((5, 8, 2, 1, 3), (1, 1, 2), (1, 0, 1), (1, 1, 1)),
+    Window((8, 2, 2, 2, 2), (1, 1, 1), (0, 1, 1, 1, 0, 0), (1, 1, 1), 4, 4),
+    Window((6, 1, 3, 3, 3), (1, 2, 1), (1, 1, 1), (1, 1, 1), 4, 6),
 )  # fmt: skip
 
 
@@ -189,8 +198,8 @@ class Convolutions(nn.Module):
             self.register_buffer(f"w{i}", torch.randint(-128, 128, w.shape, dtype=torch.int8))
 
     def image(self, x: Tensor, w: Window) -> Tensor:
-        channels = w.shape[1] * w.groups
-        return x[:, :channels, :, 0] if len(w.shape) == 3 else x[:, :channels]
+        own = x[:, : w.shape[1] * w.groups]
+        return own[..., 0] if len(w.shape) == 3 else own.unflatten(2, (3, 3)) if len(w.shape) == 5 else own
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         return tuple(
@@ -208,9 +217,12 @@ def test_convolutions(dtype: torch.dtype, order: torch.memory_format, tmp_path: 
     x = torch.randint(info.min, info.max + 1, (2, 8, 9, 11), dtype=dtype).contiguous(memory_format=order)
     package = mycc.load(mycc.compile(model, (x,), out=tmp_path / "m.pkg"))
     for i, (got, w) in enumerate(zip(package(x), WINDOWS, strict=True)):
-        convolve = nn.functional.conv1d if len(w.shape) == 3 else nn.functional.conv2d
-        own = model.image(x, w).double() - w.zero
-        want = convolve(own, model.get_buffer(f"w{i}").double(), None, w.stride, w.padding, w.dilation, w.groups)
+        dims = len(w.stride)
+        convolve = (nn.functional.conv1d, nn.functional.conv2d, nn.functional.conv3d)[dims - 1]
+        each = len(w.padding) // dims  # a number for both sides, or one for each
+        sides = [w.padding[d * each + side * (each - 1)] for d in reversed(range(dims)) for side in range(2)]
+        own = nn.functional.pad(model.image(x, w).double() - w.zero, sides)
+        want = convolve(own, model.get_buffer(f"w{i}").double(), None, w.stride, 0, w.dilation, w.groups)
         assert torch.equal(got.double(), want), w
 
 

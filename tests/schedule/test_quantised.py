@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from mycc.compiler.capture import capture
 from mycc.compiler.graph.passes import run_graph_passes
@@ -11,7 +12,7 @@ from mycc.compiler.ir.structured import Gemm
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
 from mycc.compiler.lower.core.driver import Lowered
-from mycc.compiler.model.operators import quantised  # noqa: F401  # defines the operators
+from mycc.compiler.model.operators import dequantize, quantised  # noqa: F401  # defines the operators
 from mycc.compiler.schedule import schedule
 from torch import Tensor, nn
 
@@ -68,6 +69,40 @@ def test_no_product_reads_weights_that_are_floats() -> None:
         read = sum(_bytes(b) for b in node.reads() if b.kind == "const" and b not in finished)
         assert read <= 1.03 * size * size * bits / 8
         assert sum(_bytes(b) for b in finished if b.kind == "const") <= 8 * size
+
+
+class Tied(nn.Module):
+    """An output head and an embedding of one table, which stands for floats in the way that `dequantize` says."""
+
+    def __init__(self, bits: int, group: int, zeros: bool, dtype: torch.dtype = torch.int8) -> None:
+        super().__init__()
+        half = 1 << (bits - 1)
+        self.register_buffer("table", torch.randint(-half, half, (40, 64)).to(dtype))
+        self.register_buffer("scales", torch.rand(40, 64 // group).to(torch.float16))
+        self.register_buffer("zeros", torch.randint(-8, 8, (40, 64 // group), dtype=torch.int8) if zeros else None)
+        self.bits, self.group = bits, group
+
+    def forward(self, ids: Tensor) -> Tensor:
+        w = ops.dequantize(self.table, self.scales, self.zeros, self.bits, self.group, torch.float32)
+        return nn.functional.linear(nn.functional.embedding(ids, w).relu(), w)
+
+
+@pytest.mark.parametrize("model", [Tied(8, 64, False), Tied(4, 16, True), Tied(8, 8, True), Tied(4, 64, False)])
+def test_a_table_that_an_output_head_shares_is_stored_once(model: Tied) -> None:
+    """The embedding reads the lines of the product, and the same scales and zero points."""
+    ids = torch.tensor([[0, 39, 17], [5, 16, 31]])
+    lowered = lower(run_graph_passes(capture(model, (ids,))))
+    read = {buffer for node in lowered.program.nodes for buffer in node.reads()}
+    own = [c for c, buffer in lowered.constants.items() if buffer in read]
+    assert sum(c.tensor.dtype in (torch.int8, torch.uint8) for c in own) == 1 + (model.zeros is not None)
+    stored = sum(c.elements * c.tensor.element_size() for c in own)
+    assert stored <= 48 * 64 * model.bits // 8 + 48 * (64 // model.group) * 3 + 4 * 48
+    table = ops.dequantize(model.table, model.scales, model.zeros, model.bits, model.group, torch.float64)
+    want = [(table[ids].relu() @ table.t()).flatten().numpy()]
+    given = given_to(lowered, (ids,))
+    for program in (lowered.program, schedule(lowered.program).program):
+        verify_program(program)
+        assert difference(answer(program, given, {}), want, 1e-6) == ""
 
 
 def _bytes(buffer: Buffer) -> int:

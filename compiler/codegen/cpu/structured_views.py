@@ -104,11 +104,14 @@ def _quantised_view(node: Gemm, plan: MatrixPlan, text: FieldPrinter, epilogue: 
 
 
 def _patch_fields(text: FieldPrinter, patches: Patches) -> Fields:
-    _, lines, width = patches.rows.extents
-    steps = zip(("image_step", "line_step", "pixel_step"), patches.rows.strides, strict=True)
-    taps = zip(("taps_y", "taps_x"), patches.taps.extents, strict=True)
-    between = zip(("tap_y_step", "tap_x_step"), patches.taps.strides, strict=True)
-    sizes = {"lines": lines, "width": width, **dict(steps), **dict(taps), **dict(between), "run": as_index(patches.run)}
+    names = ("plane", "line", "pixel")[-len(patches.taps.extents) :]
+    extents = ("planes", "lines", "width")[-len(names) :]
+    sizes: dict[str, Index] = dict(zip(extents, patches.rows.extents[1:], strict=True))
+    sizes |= zip(("image_step", *(f"{name}_step" for name in names)), patches.rows.strides, strict=True)
+    axes = ("z", "y", "x")[-len(names) :]
+    sizes |= zip((f"taps_{axis}" for axis in axes), patches.taps.extents, strict=True)
+    sizes |= zip((f"tap_{axis}_step" for axis in axes), patches.taps.strides, strict=True)
+    sizes["run"] = as_index(patches.run)
     return tuple((f"patches.{name}", value) for name, value in text.sizes(sizes))
 
 

@@ -24,7 +24,7 @@ def fold_padding(work: Work) -> dict[str, int]:
 
 
 def _fold(work: Work, conv: Node, pad: Node) -> bool:
-    sides = _zero_padding(pad)
+    sides = zero_padding(pad)
     spatial = rank(conv) - 2
     if sides is None or len(sides) > 2 * spatial or not only_user(pad, conv):
         return False
@@ -48,7 +48,7 @@ def _fold(work: Work, conv: Node, pad: Node) -> bool:
     return True
 
 
-def _zero_padding(pad: Node) -> list[int] | None:
+def zero_padding(pad: Node) -> list[int] | None:
     """The amounts of padding with zeros, last dimension first; None for other padding."""
     sides: Any = pad.args[1]
     if is_op(pad, "pad"):

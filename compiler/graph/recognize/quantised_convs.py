@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from ...model.operators import dequantize, quantised  # noqa: F401  # defines the operators
+from ..fold.padding import zero_padding
 from ..node import Node
-from ..patterns import arg, is_constant, is_op, rank
+from ..patterns import arg, is_constant, is_op, only_user, rank
 from ..work import Work, aten
 from .quantised_readings import Reading, reading
 from .quantised_weights import LONGEST, QuantisedWeight, quantised_weight
@@ -32,6 +33,7 @@ class _Convolution:
 
 def quantised_convs(work: Work) -> dict[str, int]:
     """conv2d(dequantize(q, t, y), dequantize(w, s), b)   ->   add(mul(int_conv(q, w, y) as f32, s t), b)
+       int_conv(quantize(pad(x), t, y), w, y)            ->   int_conv(quantize(x, t, y), w, y), with more padding
 
     One scale and zero point for all of q, a scale for each output of w, whose zero points are 0. Needs NORMAL.
     """
@@ -76,7 +78,8 @@ def _in_integers(work: Work, node: Node, conv: _Convolution) -> Node | None:
     weight = quantised_weight(work, conv.weight)
     if weight is None or weight.scales is None or not weight.by_rows or weight.is_float8 or weight.columns > LONGEST:
         return None
-    args = (read.values, weight.node(work, node), read.zero or 0, conv.stride, conv.padding, conv.dilation, conv.groups)
+    values, padding = _unpadded(work, node, read, conv)
+    args = (values, weight.node(work, node), read.zero or 0, conv.stride, padding, conv.dilation, conv.groups)
     y = work.call(mycc.int_conv.default, args, like=node, covers=[node])
     y = work.call(aten._to_copy.default, (y,), {"dtype": torch.float32}, like=node)
     y = _scaled(work, node, y, weight, read)
@@ -85,6 +88,28 @@ def _in_integers(work: Work, node: Node, conv: _Convolution) -> Node | None:
     if node.meta["val"].dtype != torch.float32:
         y = work.call(aten._to_copy.default, (y,), {"dtype": node.meta["val"].dtype}, like=node)
     return y
+
+
+#: operators that round floats to integers by numbers: x, scale, zero point, least, greatest
+_ROUNDED = ("quantized_decomposed.quantize_per_tensor.default",)
+
+
+def _unpadded(work: Work, node: Node, read: Reading, conv: _Convolution) -> tuple[Node, list[int]]:
+    """What a convolution reads, and its padding: zeros around floats are the zero point around their integers."""
+    values = read.values
+    pad = values.args[0] if str(values.target) in _ROUNDED else None
+    sides = zero_padding(pad) if is_op(pad, "pad", "constant_pad_nd") else None
+    zero, dims = int(read.zero or 0), rank(node) - 2
+    if sides is None or min(sides) < 0 or len(sides) > 2 * dims or not only_user(pad, values):
+        return values, conv.padding
+    if not only_user(values, conv.x) or values.args[2] != zero or not values.args[3] <= zero <= values.args[4]:
+        return values, conv.padding
+    inner = work.call(values.target, (pad.args[0], *values.args[1:]), like=values, covers=[pad, values])
+    total = [[n, n] for n in conv.padding]
+    for d in range(len(sides) // 2):
+        total[-1 - d] = [n + more for n, more in zip(total[-1 - d], sides[2 * d : 2 * d + 2], strict=True)]
+    even = all(before == behind for before, behind in total)
+    return inner, [before for before, _ in total] if even else [n for both in total for n in both]
 
 
 def _scaled(work: Work, node: Node, y: Node, weight: QuantisedWeight, read: Reading) -> Node:

@@ -36,11 +36,13 @@ def _rows(work: Work, node: Node, weight: QuantisedWeight) -> Node:
     groups = weight.scales.shape[1]
     split = work.sizes([*lead, groups, weight.group])
     y = work.call(aten.reshape.default, (y, split), like=node)
-    for operator, part, name in ((aten.sub.Tensor, weight.zeros, "zeros"), (aten.mul.Tensor, weight.scales, "scales")):
-        if part is not None:
-            table = work.constant(f"{weight.name}_row_{name}", part.float().contiguous(), like=node)
+    parts = ((aten.sub.Tensor, weight.zero_node(work, node)), (aten.mul.Tensor, weight.scale_node(work, node)))
+    for operator, table in parts:
+        if table is not None:
             own = work.call(aten.embedding.default, (table, ids), like=node)
             own = work.call(aten.reshape.default, (own, work.sizes([*lead, groups, 1])), like=node)
+            if table.meta["val"].dtype != torch.float32:
+                own = work.call(aten._to_copy.default, (own,), {"dtype": torch.float32}, like=node)
             y = work.call(operator, (y, own), like=node)
     return _as(work, node, work.call(aten.reshape.default, (y, work.sizes([*lead, weight.columns])), like=node))
 

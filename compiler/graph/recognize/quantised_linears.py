@@ -160,19 +160,8 @@ def _of_floats(work: Work, node: Node, product: _Product) -> Node:
 
 def _grouped(work: Work, like: Node, weight: QuantisedWeight) -> tuple[Any, ...]:
     """The arguments of the products by groups that say the weight."""
-    assert weight.scales is not None, "mixed_mm has no scales"
-    scales = work.constant(f"{weight.name}_scales", weight.scales.contiguous(), like=like)
-    zeros = None if weight.zeros is None else work.constant(f"{weight.name}_zeros", _small(weight.zeros), like=like)
     own = weight.halves(work, like) if weight.bits == 4 else weight.node(work, like)
-    return own, scales, zeros, weight.bits, weight.group
-
-
-def _small(zeros: torch.Tensor) -> torch.Tensor:
-    """Zero points in 8 bits where they fit."""
-    if zeros.is_floating_point():
-        return zeros.float().contiguous()
-    fits = int(zeros.min()) >= -128 and int(zeros.max()) <= 127
-    return zeros.to(torch.int8 if fits else torch.int32).contiguous()
+    return own, weight.scale_node(work, like), weight.zero_node(work, like), weight.bits, weight.group
 
 
 def _scaled(work: Work, node: Node, y: Node, scales: torch.Tensor) -> Node:

@@ -66,8 +66,24 @@ class QuantisedWeight:
         return self.source or work.constant(self.name, self.values, like=like)
 
     def halves(self, work: Work, like: Node) -> Node:
-        """A constant of values of 4 bits, two in a byte."""
-        return work.constant(f"{self.name}_halves", packed(self.values), like=like)
+        """A constant of values of 4 bits, two in a byte; the same one for all who read them."""
+        return work.shared_constant(f"{self.name}_halves", packed(self.values), like=like)
+
+    def scale_node(self, work: Work, like: Node) -> Node:
+        """A constant of the scales, likewise."""
+        assert self.scales is not None, "weights of floats have none"
+        return work.shared_constant(f"{self.name}_scales", self.scales.contiguous(), like=like)
+
+    def zero_node(self, work: Work, like: Node) -> Node | None:
+        """A constant of the zero points, in 8 bits where they fit, likewise; None: all are 0."""
+        return None if self.zeros is None else work.shared_constant(f"{self.name}_zeros", _small(self.zeros), like=like)
+
+
+def _small(zeros: torch.Tensor) -> torch.Tensor:
+    if zeros.is_floating_point():
+        return zeros.float().contiguous()
+    fits = int(zeros.min()) >= -128 and int(zeros.max()) <= 127
+    return zeros.to(torch.int8 if fits else torch.int32).contiguous()
 
 
 def quantised_weight(work: Work, node: Any, transposed: bool = False) -> QuantisedWeight | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -37,21 +38,41 @@ def int_conv(
     groups: int,
 ) -> Tensor:
     weight, spatial = ctx.constant(1), w.rank - 2
-    geometry = [ints(g, spatial) for g in (stride, padding, dilation)]
-    if weight is not None and ctx.builder.family == "cpu" and x.dtype in RAISED and _is_depthwise(weight, groups):
-        return _by_channels(ctx, x, weight, x_zero, *geometry)
-    if weight is None or ctx.builder.family != "cpu" or groups != 1 or spatial > 2 or x.dtype not in RAISED:
+    geometry = Geometry(*(ints(g, spatial) for g in (stride, dilation)), sides=_sides(padding, spatial))
+    if weight is None or ctx.builder.family != "cpu" or x.dtype not in RAISED:
 
         def moved(i: list[Index]) -> Expr:
             return call("sub", cast(x.at(i), "i32"), number(x_zero, "i32"))
 
         centred = ctx.builder.map(x.shape, "i32", moved)
-        steps, front, apart = geometry
-        return direct_convolution(ctx, centred, w, None, steps, front, apart, groups, False)
+        front = [before for before, _ in geometry.sides]
+        return direct_convolution(ctx, centred, w, None, geometry.stride, front, geometry.dilation, groups, False)
+    if _is_depthwise(weight, groups):
+        return _by_channels(ctx, x, weight, x_zero, geometry)
     if spatial == 1:
-        lifted = [(1, *geometry[0]), (0, *geometry[1]), (1, *geometry[2])]
-        return squeeze(_product_of_patches(ctx, unsqueeze(x, 2), weight, x_zero, *lifted), 2)
-    return _product_of_patches(ctx, x, weight, x_zero, *geometry)
+        lifted = Geometry((1, *geometry.stride), (1, *geometry.dilation), ((0, 0), *geometry.sides))
+        return squeeze(_product_of_patches(ctx, unsqueeze(x, 2), weight, x_zero, lifted, groups), 2)
+    return _product_of_patches(ctx, x, weight, x_zero, geometry, groups)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Of windows, for each spatial dimension; sides: zeros before it and behind it."""
+
+    stride: Sequence[int]
+    dilation: Sequence[int]
+    sides: Sequence[tuple[int, int]]
+
+    def outputs(self, sizes: Sequence[Index], kernel: Sequence[int]) -> tuple[Index, ...]:
+        """How many windows a padded map of these sizes has, for each dimension."""
+        each = zip(sizes, kernel, self.stride, self.dilation, strict=True)
+        return tuple((n - d * (k - 1) - 1) // as_index(s) + ONE for n, k, s, d in each)
+
+
+def _sides(padding: Sequence[int], dims: int) -> tuple[tuple[int, int], ...]:
+    """Padding as the operator has it, one number for each dimension or two."""
+    numbers = ints(padding, dims) if len(padding) <= dims else [int(n) for n in padding]
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True) if len(numbers) > dims else ((n, n) for n in numbers))
 
 
 #: taps that are unrolled in the loop over channels
@@ -64,28 +85,19 @@ def _is_depthwise(weight: ConstantRef, groups: int) -> bool:
     return outputs == groups and inner == 1 and math.prod(kernel) <= MOST_TAPS
 
 
-def _by_channels(
-    ctx: Context,
-    x: Tensor,
-    weight: ConstantRef,
-    x_zero: int,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> Tensor:
+def _by_channels(ctx: Context, x: Tensor, weight: ConstantRef, x_zero: int, geometry: Geometry) -> Tensor:
     """x [b, c, ...] with a window [c, 1, ...] for each channel -> int32 [b, c, ...], channels last in memory."""
     builder, kernel, zero = ctx.builder, weight.tensor.shape[2:], x_zero - RAISED[x.dtype]
-    shown = _bytes(ctx, x, zero, padding)
+    shown = _bytes(ctx, x, zero, geometry.sides)
     taps = _derived(ctx, f"{weight.target}_taps", lambda: weight.tensor.flatten(1).t().to(torch.int32).contiguous())
     lost = _zero_sums(ctx, weight, zero) if zero else None
-    sides = zip(shown.shape[2:], kernel, stride, dilation, strict=True)
-    shape = (*shown.shape[:2], *((n - d * (k - 1) - 1) // as_index(s) + ONE for n, k, s, d in sides))
+    shape = (*shown.shape[:2], *geometry.outputs(shown.shape[2:], kernel))
 
     def value(i: list[Index]) -> Expr:
         total: Expr | None = None if lost is None else call("neg", Load(lost, i[1]))
         for number_of, tap in enumerate(itertools.product(*map(range, kernel))):
-            places = [o * s + t * d for o, s, t, d in zip(i[2:], stride, tap, dilation, strict=True)]
-            left = cast(shown.at([*i[:2], *places]), "i32")
+            each = zip(i[2:], geometry.stride, tap, geometry.dilation, strict=True)
+            left = cast(shown.at([*i[:2], *(o * s + t * d for o, s, t, d in each)]), "i32")
             term = call("mul", left, Load(taps, i[1] + number_of * shape[1]))
             total = term if total is None else call("add", total, term)
         assert total is not None
@@ -94,62 +106,91 @@ def _by_channels(
     return builder.map(shape, "i32", value, order=channels_last(x.rank))
 
 
+#: outputs that a product has at least, where a convolution has groups: a panel of a weight
+LEAST_OUTPUTS = 16
+
+
 def _product_of_patches(
-    ctx: Context,
-    x: Tensor,
-    weight: ConstantRef,
-    x_zero: int,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+    ctx: Context, x: Tensor, weight: ConstantRef, x_zero: int, geometry: Geometry, groups: int
 ) -> Tensor:
-    """x [b, c, h, w] with a weight [n, c, ...] -> int32 [b, n, h', w'], channels last in memory."""
+    """x [b, c, h, w] or [b, c, d, h, w] with a weight [n, c / groups, ...] -> int32 [b, n, ...], channels last.
+
+    A product for each group, or for some groups together, whose weight has zeros between them.
+    """
     builder, outputs = ctx.builder, weight.tensor.shape[0]
-    kernel = (1, *weight.tensor.shape[2:])[-2:]
-    zero, channels = x_zero - RAISED[x.dtype], ctx.integer(x.shape[1])
-    shown = _bytes(ctx, x, zero, padding)
+    kernel, zero = weight.tensor.shape[2:], x_zero - RAISED[x.dtype]
+    kernel = kernel if x.rank == len(kernel) + 2 else (1, *kernel)
+    shown = _bytes(ctx, x, zero, geometry.sides)
     assert shown.strided is not None
-    image, _, line, pixel = shown.strided.strides
-    sides = zip(shown.shape[2:], kernel, stride, dilation, strict=True)
-    height, width = ((n - d * (k - 1) - 1) // as_index(s) + ONE for n, k, s, d in sides)
-    rows = Digits((x.shape[0], height, width), (image, line * stride[0], pixel * stride[1]))
-    side_by_side = dilation[1] == 1 and pixel == as_index(channels)
-    runs = (kernel[0], 1 if side_by_side else kernel[1])
-    taps = Digits(tuple(map(as_index, runs)), (line * dilation[0], pixel * dilation[1]))
-    k = channels * kernel[0] * kernel[1]
-    how = Quantised(8, patches=Patches(rows, taps, k // (runs[0] * runs[1])))
-    packed = builder.constant(weight.target, weight.tensor, LinePanels(8, k, taps=True))
-    m, n = builder.var(product(rows.extents), "m"), builder.var(as_index(outputs), "n")
-    acc = Acc(builder.fresh("acc"), "i32")
-    out = builder.temp((m.extent, n.extent), "i32")
+    image, _, *steps = shown.strided.strides
+    sizes = geometry.outputs(shown.shape[2:], kernel)
+    rows = Digits((x.shape[0], *sizes), (image, *(n * s for n, s in zip(steps, geometry.stride, strict=True))))
+    together = next(n for n in range(1, groups + 1) if groups % n == 0 and (n == groups or _fills(outputs, groups, n)))
+    blocks, channels = groups // together, weight.tensor.shape[1] * together
+    side_by_side = geometry.dilation[-1] == 1 and steps[-1] == as_index(channels)
+    runs = (*kernel[:-1], 1 if side_by_side else kernel[-1])
+    taps = Digits(tuple(map(as_index, runs)), tuple(n * d for n, d in zip(steps, geometry.dilation, strict=True)))
+    k = channels * math.prod(kernel)
+    how = Quantised(8, patches=Patches(rows, taps, k // math.prod(runs)))
+    out = builder.temp((product(rows.extents), as_index(outputs)), "i32")
     assert out.strided is not None
-    value: Expr = acc
-    if zero:
-        value = call("sub", acc, Load(_zero_sums(ctx, weight, zero), of(n)))
-    store = Store(out.strided.buffer, out.place([of(m), of(n)]), value)
-    left, right = Operand(shown.strided.buffer, shown.strided.offset, ()), Operand(packed, ZERO, ())
-    builder.add(Gemm((m, n), (store,), builder.origin, as_index(k), left, right, True, acc, quantised=how))
-    shape = (x.shape[0], as_index(outputs), height, width)
-    return Tensor(shape, "i32", Strided(out.strided.buffer, dense_strides(shape, channels_last(4))))
+    lost = _zero_sums(ctx, weight, zero) if zero else None
+    for block in range(blocks):
+        own = weight.tensor if groups == 1 else _block(weight.tensor, groups, together, block)
+        name = weight.target if groups == 1 else f"{weight.target}_block{block}"
+        packed = builder.constant(name, own, LinePanels(8, k, taps=True))
+        m, n = builder.var(product(rows.extents), "m"), builder.var(as_index(outputs // blocks), "n")
+        acc, column = Acc(builder.fresh("acc"), "i32"), of(n) + block * (outputs // blocks)
+        value: Expr = acc if lost is None else call("sub", acc, Load(lost, column))
+        store = Store(out.strided.buffer, out.place([of(m), column]), value)
+        left = Operand(shown.strided.buffer, shown.strided.offset + block * channels, ())
+        right = Operand(packed, ZERO, ())
+        builder.add(Gemm((m, n), (store,), builder.origin, as_index(k), left, right, True, acc, quantised=how))
+    shape = (x.shape[0], as_index(outputs), *sizes)
+    return Tensor(shape, "i32", Strided(out.strided.buffer, dense_strides(shape, channels_last(x.rank))))
 
 
-def _bytes(ctx: Context, x: Tensor, zero: int, padding: Sequence[int]) -> Tensor:
+def _fills(outputs: int, groups: int, together: int) -> bool:
+    return outputs // groups * together >= LEAST_OUTPUTS
+
+
+def _block(weight: torch.Tensor, groups: int, together: int, block: int) -> torch.Tensor:
+    """The weight [n / groups * together, c / groups * together, ...] of some groups, with zeros between them."""
+    outputs, inner = weight.shape[0] // groups, weight.shape[1]
+    made = weight.new_zeros(outputs * together, inner * together, *weight.shape[2:])
+    for i in range(together):
+        first = (block * together + i) * outputs
+        made[i * outputs : (i + 1) * outputs, i * inner : (i + 1) * inner] = weight[first : first + outputs]
+    return made
+
+
+def _bytes(ctx: Context, x: Tensor, zero: int, sides: Sequence[tuple[int, int]]) -> Tensor:
     """x as int8 with its zero around it, channels last in memory; x itself where it is that."""
     last = channels_last(x.rank)
-    if x.dtype == "i8" and not any(padding) and x.strided is not None and x.strided.strides[1] == ONE:
+    if x.dtype == "i8" and not any(map(any, sides)) and x.strided is not None and x.strided.strides[1] == ONE:
         return x
-    shape = (*x.shape[:2], *(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)))
+    # a map of its own, which may be a part of what computes x: one with borders never is
+    whole = ctx.builder.map(x.shape, "i8", lambda i: _lowered(x, i), order=last) if x.dtype != "i8" else x
+    if not any(map(any, sides)):
+        return whole if whole is not x else ctx.builder.map(x.shape, "i8", x.at, order=last)
+    shape = (*x.shape[:2], *(n + sum(own) for n, own in zip(x.shape[2:], sides, strict=True)))
 
     def value(i: list[Index]) -> Expr:
-        places = [at - p for at, p in zip(i[2:], padding, strict=True)]
-        inside = [minimum(maximum(at, ZERO), n - 1) for at, n in zip(places, x.shape[2:], strict=True)]
-        found = call("sub", cast(x.at([*i[:2], *inside]), "i32"), number(RAISED[x.dtype], "i32"))
-        for at, n, p in zip(places, x.shape[2:], padding, strict=True):
-            for condition in within(at, n) if p else []:
-                found = where(condition, found, number(zero, "i32"))
+        places = [at - before for at, (before, _) in zip(i[2:], sides, strict=True)]
+        found = whole.at(
+            [*i[:2], *(minimum(maximum(at, ZERO), n - 1) for at, n in zip(places, x.shape[2:], strict=True))]
+        )
+        for at, n, own in zip(places, x.shape[2:], sides, strict=True):
+            for condition in within(at, n) if any(own) else []:
+                found = where(condition, found, number(zero, "i8"))
         return found
 
     return ctx.builder.map(shape, "i8", value, order=last)
+
+
+def _lowered(x: Tensor, i: list[Index]) -> Expr:
+    """A value of another type, moved into the range of int8."""
+    return cast(call("sub", cast(x.at(i), "i32"), number(RAISED[x.dtype], "i32")), "i8")
 
 
 def _zero_sums(ctx: Context, weight: ConstantRef, zero: int) -> Buffer:

@@ -110,6 +110,12 @@ class LinePanels:
         found = parts[..., 0, :] if self.bits == 8 else parts[..., 0, :] | parts[..., 1, :] << 4
         return found.transpose(1, 2).contiguous().reshape(-1).view(tensor.dtype)
 
+    def index(self, n: Index, k: Index) -> Index:
+        """The byte that value k of row n lies in; of 4 bits values 0 to 3 of 8 are lower halves (ir/layouts.py)."""
+        lines = line_count(self.columns, self.bits, self.group)
+        line = (n // as_index(PANEL)) * lines + k // as_index(line_values(self.bits))
+        return line * LINE + (n % as_index(PANEL)) * 4 + k % as_index(4)
+
     def __str__(self) -> str:
         return f"lines of {self.bits} bit, panels of {PANEL}"
 

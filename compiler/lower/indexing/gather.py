@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.buffers import Buffer
 from ...ir.expr import Expr, IndexValue, Load, cast
 from ...ir.index import (
     ONE,
@@ -24,7 +25,7 @@ from ...ir.index import (
 )
 from ...ir.structured import Attention, Conv, Gemm
 from ..core.builder import call, compare, number, size_value, where
-from ..core.constants import Panels
+from ..core.constants import LinePanels, Panels
 from ..core.context import Context
 from ..core.registry import row
 from ..core.tensor import Tensor, slice_dim, unsqueeze
@@ -62,9 +63,30 @@ def embedding(ctx: Context, weight: Tensor, ids: Tensor, *_: Any) -> Tensor:
         at = indirect(ids.at(i[:-1]), rows, wrap=False)
         if table is not None and isinstance(layout, Panels) and not layout.transposed:
             return Load(table, layout.index(at, i[-1], ctx.integer(columns)))
+        if table is not None and isinstance(layout, LinePanels) and not layout.transposed:
+            return _of_lines(table, layout, weight.dtype, at, i[-1])
         return looked_at(weight.at([at, i[-1]]), [at])
 
     return ctx.builder.map(ctx.result_shape(), weight.dtype, element)
+
+
+def _of_lines(table: Buffer, layout: LinePanels, dtype: str, n: Index, k: Index) -> Expr:
+    """Element k of row n of a table that a product of integers reads: a byte, or two halves where that is the table."""
+
+    def byte(k: Index) -> Expr:
+        return call("bit_and", cast(Load(table, layout.index(n, k)), "i32"), number(255, "i32"))
+
+    def half(k: Index) -> Expr:
+        low = compare("lt", IndexValue(k % as_index(8)), number(4, "i64"))
+        mask = number(15, "i32")
+        return where(low, call("bit_and", byte(k), mask), call("shift_right", byte(k), number(4, "i32")))
+
+    if layout.bits == 8:
+        return cast(call("sub" if dtype == "i8" else "bit_xor", byte(k), number(128, "i32")), dtype)
+    if dtype == "u8":
+        upper = call("shift_left", half(k * 2 + 1), number(4, "i32"))
+        return cast(call("bit_or", half(k * 2), upper), "u8")
+    return cast(call("sub", half(k), number(8, "i32")), dtype)
 
 
 @row("aten.index_select.default")

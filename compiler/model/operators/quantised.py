@@ -21,7 +21,7 @@ zeros has the same shape (any integer or float dtype; None: 0). A weight stands 
     mycc.int_conv(x, w, x_zero, stride, padding, dilation, groups)
                                  x int8 or uint8 [B, C, ...], w int8 [N, C / groups, ...] -> int32 [B, N, ...]: a
                                  convolution of x - x_zero, exact; outside of x is 0, which stands for x_zero: a value
-                                 of the type of x
+                                 of the type of x. padding: a number for each dimension, or two (before it, behind it)
 
     mycc.float8_mm(a, w, fast)   w float8_e4m3fn [N, K]; a of floats or float8_e4m3fn [..., K] -> float32 [..., N]: the
                                  numbers are widened exactly and sums are float32; the caller multiplies by the scales
@@ -129,13 +129,20 @@ def grouped_int_mm(
     return (sums.to(wide) * scales.to(wide)).sum(-1)
 
 
+def _padded(x: Tensor, padding: list[int], dims: int) -> tuple[Tensor, list[int]]:
+    """x with zeros around it where its sides differ, and the padding that is left."""
+    if len(padding) == dims:
+        return x, padding
+    sides = [n for d in reversed(range(dims)) for n in padding[2 * d : 2 * d + 2]]
+    return torch.nn.functional.pad(x, sides), [0] * dims
+
+
 def _fake_conv(
     x: Tensor, w: Tensor, _: int, stride: list[int], padding: list[int], dilation: list[int], groups: int
 ) -> Tensor:
     zeros = [0] * len(stride)
-    return torch.convolution(x.float(), w.float(), None, stride, padding, dilation, False, zeros, groups).to(
-        torch.int32
-    )
+    x, padding = _padded(x.float(), padding, len(stride))
+    return torch.convolution(x, w.float(), None, stride, padding, dilation, False, zeros, groups).to(torch.int32)
 
 
 @own_operator(
@@ -148,6 +155,6 @@ def int_conv(
 ) -> Tensor:
     """The convolution of x - x_zero with w, exact in int32."""
     zeros = [0] * len(stride)
-    moved = x.double() - x_zero
+    moved, padding = _padded(x.double() - x_zero, padding, len(stride))
     found = torch.convolution(moved, w.double(), None, stride, padding, dilation, False, zeros, groups)
     return found.round().to(torch.int32)
