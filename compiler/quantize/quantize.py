@@ -90,15 +90,7 @@ def _stays(layer: Layer, wanted: Quantization) -> str:
         return "skipped"
     if layer.kind == "convolution" and not wanted.format.is_static:
         return "the weights of convolutions become integers with calibration"
-    if layer.kind == "convolution" and any(
-        is_op(n, "conv2d", "conv1d", "conv3d") and isinstance(_padding(n), str) for n, _ in layer.readers
-    ):
-        return "its padding is given by name"
     return ""
-
-
-def _padding(node: Any) -> Any:
-    return node.args[4] if len(node.args) > 4 else node.kwargs.get("padding", 0)
 
 
 def _check_group(layer: Layer, form: NumberFormat) -> None:

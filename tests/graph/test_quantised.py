@@ -286,6 +286,39 @@ def test_models_of_pt2e(quantizer: Callable[[bool], Any], dynamic: bool) -> None
     agrees(graph, result)
 
 
+class Unsigned(nn.Module):
+    """Layers of unsigned weights, whose zero points the graph computes, and a window whose padding has a name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("w", torch.randint(0, 256, (64, 96), dtype=torch.uint8))
+        self.register_buffer("taps", torch.randint(-127, 128, (16, 8, 4, 3), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(64) * 0.01 + 0.001)
+        self.register_buffer("zeros", torch.randint(-5, 6, (64,)))
+
+    def forward(self, x: torch.Tensor, offset: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ops, numbers = torch.ops.quantized_decomposed, (0.05, 3, -128, 127, torch.int8)
+        x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, *numbers), *numbers)
+        own = (self.w, self.scales, self.zeros + 120, 0, 0, 255, torch.uint8)
+        given = (self.w, self.scales, self.zeros + offset, 0, 0, 255, torch.uint8)
+        taps = (self.taps, self.scales[:16], self.zeros[:16] * 0, 0, -128, 127, torch.int8)
+        image = nn.functional.conv2d(
+            x.reshape(1, 8, -1, 12), ops.dequantize_per_channel(*taps), None, 1, "same", (1, 2)
+        )
+        layers = (nn.functional.linear(x, ops.dequantize_per_channel(*weight)) for weight in (own, given))
+        return image, *layers
+
+
+def test_zero_points_that_are_computed_count() -> None:
+    """From constants they are known; from an input they leave a layer of floats."""
+    args = torch.randn(33, 96), torch.tensor(120)
+    graph = capture(Unsigned(), args)
+    result = passed(graph)
+    found = operators(result)
+    assert [found[f"mycc.{name}"] for name in ("grouped_int_mm", "int_conv")] == [1, 1]
+    agrees(graph, result)
+
+
 class Padded(nn.Module):
     """A convolution of rounded values with a frame of zeros, which has a lower and an upper line more than is even."""
 

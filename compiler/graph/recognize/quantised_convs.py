@@ -10,7 +10,7 @@ import torch
 from ...model.operators import dequantize, quantised  # noqa: F401  # defines the operators
 from ..fold.padding import zero_padding
 from ..node import Node
-from ..patterns import arg, is_constant, is_op, only_user, rank
+from ..patterns import arg, is_constant, is_op, only_user, rank, shape
 from ..work import Work, aten
 from .quantised_readings import Reading, reading
 from .quantised_weights import LONGEST, QuantisedWeight, quantised_weight
@@ -20,13 +20,13 @@ mycc = torch.ops.mycc
 
 @dataclass(frozen=True)
 class _Convolution:
-    """A convolution's tensors, and a number for each dimension of its windows."""
+    """A convolution's tensors, and a number for each dimension of its windows; padding: before it and behind it."""
 
     x: Node
     weight: Node
     bias: Any
     stride: list[int]
-    padding: list[int]
+    padding: list[tuple[int, int]]
     dilation: list[int]
     groups: int
 
@@ -55,10 +55,20 @@ def _convolution(node: Node) -> _Convolution | None:
     else:
         return None
     dims = rank(node) - 2
-    if isinstance(padding, str) or rank(node.args[0]) != rank(node.args[1]):
+    if rank(node.args[0]) != rank(node.args[1]):
         return None
-    sizes = [_for_each(n, dims) for n in (stride, padding, dilation)]
-    return _Convolution(node.args[0], node.args[1], bias, sizes[0], sizes[1], sizes[2], groups)
+    stride, dilation = (_for_each(n, dims) for n in (stride, dilation))
+    if isinstance(padding, str):
+        kernel = [int(n) for n in shape(node.args[1])[2:]]
+        sides = [_named(padding, d * (k - 1)) for d, k in zip(dilation, kernel, strict=True)]
+    else:
+        sides = [(n, n) for n in _for_each(padding, dims)]
+    return _Convolution(node.args[0], node.args[1], bias, stride, sides, dilation, groups)
+
+
+def _named(padding: str, lost: int) -> tuple[int, int]:
+    """Zeros before and behind a dimension by the name of the padding. lost: what windows take off its size."""
+    return (0, 0) if padding == "valid" else (lost // 2, lost - lost // 2)
 
 
 def _for_each(sizes: Any, dims: int) -> list[int]:
@@ -101,15 +111,21 @@ def _unpadded(work: Work, node: Node, read: Reading, conv: _Convolution) -> tupl
     sides = zero_padding(pad) if is_op(pad, "pad", "constant_pad_nd") else None
     zero, dims = int(read.zero or 0), rank(node) - 2
     if sides is None or min(sides) < 0 or len(sides) > 2 * dims or not only_user(pad, values):
-        return values, conv.padding
+        return values, _numbers(conv.padding)
     if not only_user(values, conv.x) or values.args[2] != zero or not values.args[3] <= zero <= values.args[4]:
-        return values, conv.padding
+        return values, _numbers(conv.padding)
     inner = work.call(values.target, (pad.args[0], *values.args[1:]), like=values, covers=[pad, values])
-    total = [[n, n] for n in conv.padding]
+    total = list(conv.padding)
     for d in range(len(sides) // 2):
-        total[-1 - d] = [n + more for n, more in zip(total[-1 - d], sides[2 * d : 2 * d + 2], strict=True)]
-    even = all(before == behind for before, behind in total)
-    return inner, [before for before, _ in total] if even else [n for both in total for n in both]
+        before, behind = total[-1 - d]
+        total[-1 - d] = (before + sides[2 * d], behind + sides[2 * d + 1])
+    return inner, _numbers(total)
+
+
+def _numbers(sides: list[tuple[int, int]]) -> list[int]:
+    """Padding as the operator has it: a number for each dimension where all sides are even, else two."""
+    even = all(before == behind for before, behind in sides)
+    return [before for before, _ in sides] if even else [n for both in sides for n in both]
 
 
 def _scaled(work: Work, node: Node, y: Node, weight: QuantisedWeight, read: Reading) -> Node:

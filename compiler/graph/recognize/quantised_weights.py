@@ -108,7 +108,7 @@ def quantised_weight(work: Work, node: Any, transposed: bool = False) -> Quantis
 def _of_reading(work: Work, read: Reading, node: Node) -> QuantisedWeight | None:
     values = work.constants[str(read.values.target)]
     scales, zeros = (_by_groups(work, part, read.block, values) for part in (read.scale, read.zero))
-    if scales is None or values.numel() == 0:
+    if scales is None or values.numel() == 0 or (zeros is None and read.zero is not None):
         return None
     if not _are_scales(scales):
         if read.written:
@@ -137,14 +137,30 @@ def _by_groups(
         return None
     counts = [n // b for b, n in zip(sizes, values.shape, strict=True)]
     if isinstance(part, Node):
-        if not is_constant(part):
+        known = _known(work, part)
+        if known is None:
             return None
-        own = work.constants[str(part.target)].detach()
+        own = known
     else:
         own = torch.tensor([part])
     if own.numel() != counts[0] * counts[1]:
         return None
     return own.reshape(counts[:2]).repeat_interleave(rows // counts[0], 0)
+
+
+def _known(work: Work, node: Node) -> torch.Tensor | None:
+    """The value of a constant, or of what is computed from constants alone (zero points of another type, say)."""
+    if is_constant(node):
+        return work.constants[str(node.target)].detach()
+    tags = getattr(node.target, "tags", ())
+    if node.op != "call_function" or not node.all_input_nodes or torch.Tag.nondeterministic_seeded in tags:
+        return None
+    values = {inner: _known(work, inner) for inner in node.all_input_nodes}
+    if any(value is None for value in values.values()):
+        return None
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
+    found = node.target(*args, **kwargs)  # type: ignore[operator]
+    return found if isinstance(found, torch.Tensor) else None
 
 
 def _around_zero(
