@@ -107,7 +107,7 @@ _ROUNDED = ("quantized_decomposed.quantize_per_tensor.default",)
 def _unpadded(work: Work, node: Node, read: Reading, conv: _Convolution) -> tuple[Node, list[int]]:
     """What a convolution reads, and its padding: zeros around floats are the zero point around their integers."""
     values = read.values
-    pad = values.args[0] if str(values.target) in _ROUNDED else None
+    pad: Any = values.args[0] if str(values.target) in _ROUNDED else None
     sides = zero_padding(pad) if is_op(pad, "pad", "constant_pad_nd") else None
     zero, dims = int(read.zero or 0), rank(node) - 2
     if sides is None or min(sides) < 0 or len(sides) > 2 * dims or not only_user(pad, values):
