@@ -109,7 +109,7 @@ def _unpadded(work: Work, node: Node, read: Reading, conv: _Convolution) -> tupl
     values = read.values
     pad: Any = values.args[0] if str(values.target) in _ROUNDED else None
     sides = zero_padding(pad) if is_op(pad, "pad", "constant_pad_nd") else None
-    zero, dims = int(read.zero or 0), rank(node) - 2
+    zero, dims = read.zero if isinstance(read.zero, int) else 0, rank(node) - 2
     if sides is None or min(sides) < 0 or len(sides) > 2 * dims or not only_user(pad, values):
         return values, _numbers(conv.padding)
     if not only_user(values, conv.x) or values.args[2] != zero or not values.args[3] <= zero <= values.args[4]:

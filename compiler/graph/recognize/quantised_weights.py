@@ -159,7 +159,7 @@ def _known(work: Work, node: Node) -> torch.Tensor | None:
     if any(value is None for value in values.values()):
         return None
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
-    found = node.target(*args, **kwargs)  # type: ignore[operator]
+    found = node.target(*args, **kwargs)
     return found if isinstance(found, torch.Tensor) else None
 
 

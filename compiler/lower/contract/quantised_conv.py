@@ -38,7 +38,7 @@ def int_conv(
     groups: int,
 ) -> Tensor:
     weight, spatial = ctx.constant(1), w.rank - 2
-    geometry = Geometry(*(ints(g, spatial) for g in (stride, dilation)), sides=_sides(padding, spatial))
+    geometry = Geometry(ints(stride, spatial), ints(dilation, spatial), _sides(padding, spatial))
     if weight is None or ctx.builder.family != "cpu" or x.dtype not in RAISED:
 
         def moved(i: list[Index]) -> Expr:
@@ -118,8 +118,8 @@ def _product_of_patches(
     A product for each group, or for some groups together, whose weight has zeros between them.
     """
     builder, outputs = ctx.builder, weight.tensor.shape[0]
-    kernel, zero = weight.tensor.shape[2:], x_zero - RAISED[x.dtype]
-    kernel = kernel if x.rank == len(kernel) + 2 else (1, *kernel)
+    inner, zero = tuple(weight.tensor.shape[2:]), x_zero - RAISED[x.dtype]
+    kernel = inner if x.rank == len(inner) + 2 else (1, *inner)
     shown = _bytes(ctx, x, zero, geometry.sides)
     assert shown.strided is not None
     image, _, *steps = shown.strided.strides
