@@ -16,10 +16,8 @@ _CONSTANT = "its Python fixes a dynamic size: "
 NOTES: dict[str, str] = {
     "timm/selecsls42b": _CONSTANT + "the height of the image",
     "timm/convit_tiny": "forward makes a table and keeps it as a buffer of another shape: run the model once before",
-    "kornia/equalize_clahe": _CONSTANT + "tiles are counted by numbers of the example",
-    "torchvision/raft_small": "two batches are put together and halved: torch asks how many halves there are before it "
-    "knows that both batches are one size; a fixed batch compiles",
-    "speechbrain/CRDNN": _CONSTANT + "the batch",
+    "kornia/equalize_clahe": _CONSTANT + "tiles whose number torch asks for",
+    "speechbrain/CRDNN": _CONSTANT + "the batch, which a layer compares with that of the call before",
 }
 
 __all__ = ["LIBRARIES", "NOTES", "ROWS", "LibraryRow"]

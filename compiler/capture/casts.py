@@ -1,12 +1,13 @@
-"""int() and float() of sizes, and len() of tensors.
+"""int() and float() of sizes, len() of tensors, and x.shape.numel().
 
-Python's own int(x.shape[1] * 0.5) makes a number of the example's size, and the dimension is fixed; so does
-len(x). Where a model does that, its code sees an int that leaves sizes symbolic, as torch.sym_int does, and a len that
-gives the first size.
+Python's own int(x.shape[1] * 0.5) makes a number of the example's size, and the dimension is fixed; so do len(x) and
+x.shape.numel(). Where a model does that, its code sees an int that leaves sizes symbolic, as torch.sym_int does, a len
+that gives the first size, and shapes whose numel() multiplies sizes.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.overrides import TorchFunctionMode
 
 from ..model.source_lines import is_torch_file
 
@@ -58,12 +60,13 @@ def _stays(size: Any) -> bool:
 
 @contextmanager
 def symbolic_casts(namespaces: Sequence[Namespace]) -> Iterator[None]:
-    """While it lasts, these functions of these globals leave sizes symbolic."""
+    """While it lasts, these functions of these globals and shapes of tensors leave sizes symbolic."""
     added = [(space, name) for space in namespaces for name in _CASTS if name not in space]
     for space, name in added:
         space[name] = _CASTS[name]
     try:
-        yield
+        with _Shapes():
+            yield
     finally:
         for space, name in added:
             del space[name]
@@ -88,6 +91,27 @@ class _Cast(type):
 
     def __getattr__(cls, name: str) -> Any:  # int.from_bytes, float.fromhex
         return getattr(cls.plain, name)
+
+
+class _Shape(tuple[Any, ...]):
+    """A torch.Size of symbolic sizes, which no class can be made of, with a numel() that keeps them symbolic."""
+
+    def numel(self) -> Any:
+        return math.prod(self)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        return _Shape(found) if isinstance(at, slice) else found
+
+
+class _Shapes(TorchFunctionMode):
+    """While it lasts, x.shape and x.size() are a _Shape where a size is symbolic."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, torch.Size) and any(isinstance(size, torch.SymInt) for size in found):
+            return _Shape(found)
+        return found
 
 
 def _len(x: Any) -> Any:

@@ -20,7 +20,7 @@ from ...runtime.errors import CompileError, Error
 from ..model.graph import ModelGraph
 from ..model.leaves import Dims, bind, leaves_of, shapes_by_leaf
 from ..model.random_operators import draws_random_numbers
-from ..model.sizes import resize_examples, traced_dims, without_hints_of_one
+from ..model.sizes import Place, resize_examples, shared_sizes, traced_dims, without_hints_of_one
 from ..model.source_lines import ROOT, recording_lines
 from .assumptions import Asked, assumptions_hold, holds_for_one
 from .bodies import shared_operands
@@ -113,8 +113,8 @@ def capture_request(request: CaptureRequest) -> ModelGraph:
         values = apart_from(resize_examples(leaves, dims, larger), _owners(request.model))
         if request.fixed:
             values, dims = fix_sizes(leaves, values, dims, request.fixed)
-        call = _Call(request.model, values, spec, tensors, _Notes())
         examples, own = tuple(values[i] for i in tensors), [dims[i] for i in tensors]
+        call = _Call(request.model, values, spec, tensors, shared_sizes(own), _Notes())
         apart = unscripted([owner for owner in call.children() if not isinstance(owner, Scripted)])
         with apart, _unchanged(call.plain_tensors()), torch.random.fork_rng(devices=[]):
             torch.manual_seed(_OWN_SEED)
@@ -202,7 +202,13 @@ class _Call(torch.nn.Module):
     """The model as a function of its tensor inputs alone: everything else in the arguments is a constant."""
 
     def __init__(
-        self, model: Model, values: Sequence[Any], spec: pytree.TreeSpec, tensors: Sequence[int], notes: _Notes
+        self,
+        model: Model,
+        values: Sequence[Any],
+        spec: pytree.TreeSpec,
+        tensors: Sequence[int],
+        shared: Sequence[Sequence[Place]],
+        notes: _Notes,
     ) -> None:
         super().__init__()
         if isinstance(model, torch.jit.ScriptModule):
@@ -214,10 +220,13 @@ class _Call(torch.nn.Module):
                 setattr(self, f"owner{i}" if i else ROOT, owner)
         self._call = [model]  # in a list: not a submodule a second time
         self.values, self.spec, self.tensors = list(values), spec, tuple(tensors)
-        self.notes = notes
+        self.shared, self.notes = shared, notes
         self.keeps = False  # whether attributes stay as forward leaves them
 
     def forward(self, *tensors: torch.Tensor) -> Any:
+        for (first, axis), *others in self.shared:
+            for i, other in others:  # torch learns here that they are one size, not at the end of its trace
+                torch._check(tensors[i].shape[other] == tensors[first].shape[axis])
         values = list(self.values)
         for i, tensor in zip(self.tensors, tensors, strict=True):
             values[i] = tensor

@@ -15,8 +15,12 @@ import torch
 from ...runtime.errors import CompileError
 from .leaves import Dims, Leaf
 
-__all__ = ["DimTerm", "dim_term", "resize", "resize_examples", "traced_dims", "without_hints_of_one"]
+__all__ = [
+    "DimTerm", "Place", "dim_term", "resize", "resize_examples", "shared_sizes", "traced_dims", "without_hints_of_one",
+]  # fmt: skip
 
+#: (input, dimension)
+Place = tuple[int, int]
 NO_MAX = 2**31 - 1
 
 
@@ -76,6 +80,16 @@ def traced_dims(dims: Sequence[Dims]) -> list[Dims]:
         return root * term.scale + term.offset if term.offset else root * term.scale
 
     return [{axis: traced(dim) for axis, dim in by_axis.items()} for by_axis in dims] if wider else list(dims)
+
+
+def shared_sizes(dims: Sequence[Dims]) -> list[list[Place]]:
+    """The places of each size that several have by name: batch, or 2 * batch."""
+    places: dict[DimTerm, list[Place]] = {}
+    for i, by_axis in enumerate(dims):
+        for axis, dim in by_axis.items():
+            if (term := dim_term(dim, 0, axis)).named:
+                places.setdefault(term, []).append((i, axis))
+    return [of for of in places.values() if len(of) > 1]
 
 
 def without_hints_of_one(leaves: Sequence[Leaf], dims: Sequence[Dims]) -> list[Dims]:

@@ -18,6 +18,7 @@ MODELS: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "int of a quotient": (lambda x: x.new_ones(int(x.shape[0] / 2) + 1), "TruncToInt(IntTrueDiv(s0, 2)) + 1"),
     "float of a size": (lambda x: x.new_ones(int(float(x.shape[0]) * 2.0)), "TruncToInt(2.0*ToFloat(s0))"),
     "length": (lambda x: x.new_ones(len(x) + len([1])), "s0 + 1"),
+    "elements of a shape": (lambda x: x.new_ones(x.shape.numel() + x[:, None].size()[:-1].numel()), "2*s0"),
     "least": (lambda x: x.new_ones(min(x.shape[0], 5)), "Min(5, s0)"),
     "largest of a list": (lambda x: x.new_ones(max([5, int(x.shape[0] / 2)])), "Max(5, TruncToInt(IntTrueDiv(s0, 2)))"),
     "beside the class": (lambda x: x.new_ones(int("2") + int(x.shape[0])) if isinstance(2, int) else x, "s0 + 2"),

@@ -75,6 +75,11 @@ def padded_mask(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     return (x * kept[..., None]).sum(1) / kept.sum(1, keepdim=True).clamp(min=1)
 
 
+def halves_of_two(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    first, second = torch.cat([x * 2, y]).chunk(2)  # two halves because both have one size
+    return first * second
+
+
 def positions(x: torch.Tensor) -> torch.Tensor:
     places = torch.arange(x.shape[1], dtype=torch.float32)
     angles = places[:, None] * torch.arange(0, 8, 2) / x.shape[1]
@@ -165,6 +170,7 @@ def attention(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
 ROWS = (
     Row("ranges", lambda x: torch.relu(x) + 1, [(B, S)], [{"b": 1, "s": 1}, {"b": 16, "s": 40}, {"b": 3, "s": 17}]),
     Row("equal", lambda x, y: x * y + y.sum(), [(N, 3), (N, 3)], [{"n": 1}, {"n": 30}]),
+    Row("halves of two", halves_of_two, [(N, 3), (N, 3)], [{"n": 1}, {"n": 30}]),
     Row("outer", lambda x, y: x[:, None] * y, [(N,), (M,)], [{"n": 1, "m": 1}, {"n": 7, "m": 30}, {"n": 5, "m": 5}]),
     Row("multiples", pairs, [(2 * HALF, 3)], [{"half": 1}, {"half": 20}]),
     Row("one more", lambda x, y: x * y[1:] - y[:-1], [(TWO, 3), (TWO + 1, 3)], [{"two": 2}, {"two": 30}]),
