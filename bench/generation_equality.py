@@ -2,7 +2,7 @@
 
     python bench/generation_equality.py --jobs 8              # all, 200 tokens each
     python bench/generation_equality.py llama gemma2 --tokens 64
-    python bench/generation_equality.py --json bench/results/generation-equality.json   # rows are stored as they come
+    python bench/generation_equality.py --json bench/generation-equality.json   # rows are stored as they come
     python bench/generation_equality.py --page                # the table of docs/generation.md, of what is stored
 
 The columns say how many tokens are transformers' before the first other one, of the worst of three prompts of 36, 1
@@ -34,7 +34,7 @@ from tests.generation.equality import Equality, compare_tokens
 from tests.generation.test_architectures import KINDS
 
 #: what a run stores, and the page that shows it
-STORED = Path(__file__).parent / "results" / "generation-equality.json"
+STORED = Path(__file__).with_name("generation-equality.json")
 PAGE = Path(__file__).parents[1] / "docs" / "generation.md"
 #: what stands before and behind the table of the page
 MARKS = ("<!-- made by bench/generation_equality.py --page -->\n", "<!-- end of what is made -->\n")

@@ -40,9 +40,9 @@ def with_options(*records: type, only: Iterable[str] = (), tf32: bool = False) -
         @functools.wraps(command)
         def call(**values: Any) -> None:
             if values.pop("tf32", False):
-                values["options"] = [_TF32, *(values["options"] or ())]
+                values["options"] = [_TF32, *(values.get("options") or ())]
             for name in wanted:
-                value = values.pop(name)
+                value = values.pop(name, None)
                 if value not in (None, arguments[name].default):
                     values[name] = value.value if isinstance(value, Enum) else value
             command(**values)

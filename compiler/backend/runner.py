@@ -54,7 +54,13 @@ def _from_nothing(run: Callable[..., Any]) -> Callable[..., Any]:
     """The run of a graph without inputs, whose outputs the package gives as numpy's arrays, or by DLPack."""
 
     def tensor(value: Any) -> torch.Tensor:
-        return torch.from_numpy(value) if hasattr(value, "__array_interface__") else torch.from_dlpack(value)
+        if not hasattr(value, "__array_interface__"):
+            return torch.from_dlpack(value)
+        try:
+            return torch.from_numpy(value)
+        except TypeError:  # a dtype of ml_dtypes: bfloat16, float8_e4m3fn
+            bits = torch.from_numpy(value.view(f"i{value.dtype.itemsize}"))
+            return bits.view(getattr(torch, value.dtype.name))
 
     return lambda *given: [tensor(value) for value in run(*given)]
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from mycc.compiler.backend.runner import _from_nothing
 from torch.utils import _pytree as pytree
 
 from .support import compiled
@@ -151,3 +152,19 @@ def test_call(name: str, dynamic: bool) -> None:
     with torch.no_grad():
         got = compiled(function, dynamic=dynamic)(*own)
     same((got, own), (wanted, args))
+
+
+def test_results_without_inputs_have_any_dtype() -> None:
+    """Other modules of the process may have imported ml_dtypes, whose bfloat16 the package then gives."""
+    pytest.importorskip("ml_dtypes")
+    for dtype in (torch.bfloat16, torch.float8_e4m3fn):
+        (found,) = _from_nothing(lambda dtype=dtype: [_named(torch.full((2, 2), 2.0), dtype)])()
+        assert found.dtype == dtype
+        assert found.float().tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def _named(value: Tensor, dtype: torch.dtype) -> Any:
+    """The array of ml_dtypes with these values."""
+    import ml_dtypes
+
+    return value.numpy().astype(getattr(ml_dtypes, str(dtype).removeprefix("torch.")))

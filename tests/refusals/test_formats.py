@@ -91,6 +91,7 @@ def test_a_folder_without_a_model_and_two_packages_are_told(tmp_path: Path) -> N
     with pytest.raises(mycc.CompileError, match=r"has no config\.json(.|\n)*Name the file in it"):
         load_source(str(tmp_path))
     with zipfile.ZipFile(tmp_path / "a.pkg", "w") as file:
+        file.writestr("manifest.json", "{}")
         file.comment = b"mycc:1"
     with pytest.raises(mycc.InputError, match="Check one at a time: mycc verify"):
         verify_command(files=[str(tmp_path / "a.pkg"), str(tmp_path / "b.pkg")])
