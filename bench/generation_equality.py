@@ -19,8 +19,7 @@ import platform
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,9 @@ def main() -> int:
     print(f"{'architecture':18}" + "".join(f"{name:>10}" for name in (*Equality._fields, "seconds")), flush=True)
     kinds, good = asked.kinds or sorted(KINDS), True
     with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        for kind, row in zip(kinds, pool.map(row_of, kinds, repeat(asked.tokens)), strict=True):
+        running = {pool.submit(row_of, kind, asked.tokens): kind for kind in kinds}
+        for done in as_completed(running):
+            kind, row = running[done], done.result()
             print(line_of(kind, row), flush=True)
             good &= min(row.get(name, 0) for name in Equality._fields[:4]) == asked.tokens
             if asked.json:

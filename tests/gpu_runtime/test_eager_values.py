@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ..gpu.test_edge_values import CASES as EDGES
+from ..gpu.test_edge_values import CASES
 from ..ops.pool_samples import OF_FLOATS, POOLS
 from ..ops.pool_samples import inputs as windows
 
@@ -21,6 +21,9 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
+
+#: what docs/correctness.md lists as unlike eager on a GPU
+LISTED = {"gelu in 16 bits"}
 
 S, NAN, INF = 1.7, math.nan, math.inf
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -147,9 +150,9 @@ def test_roundings_between_operators(dtype: torch.dtype, tmp_path: Path) -> None
     assert torch.equal(found[0], wanted[0])
 
 
-@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize("name", sorted(CASES.keys() - LISTED))
 def test_signs_of_zero_and_values_at_edges(name: str, tmp_path: Path) -> None:
-    function, inputs, _ = EDGES[name]
+    function, inputs, _ = CASES[name]
     (found,), (wanted,) = on_device(lambda *x: [function(*x)], tmp_path, *inputs)
     torch.testing.assert_close(found, wanted, equal_nan=True)
     known = ~wanted.isnan()
