@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from pathlib import Path
 
 import dist_check
@@ -34,7 +35,11 @@ import man
 ROOT = Path(__file__).resolve().parents[1]
 GLIBC = "2.17"
 RUNTIME_LIMIT = 1_500_000  # bytes of the wheel of the runtime
-WRAPPERS = {"zig-cc": "cc -target {target}", "zig-c++": "c++ -target {target}", "zig-ar": "ar", "zig-ranlib": "ranlib"}
+# zig compiles the C and C++ libraries of a target the first time that it links for it, once with symbols and once
+# without (-s), about two minutes of processor time each: CMake's own checks link without them as well.
+WRAPPERS = {
+    "zig-cc": "cc -target {target} -s", "zig-c++": "c++ -target {target} -s", "zig-ar": "ar", "zig-ranlib": "ranlib",
+}  # fmt: skip
 
 
 def main() -> None:
@@ -87,6 +92,7 @@ def unpacked(archive: Path, folder: Path) -> Path:
 
 def wheel(sources: Path, python: str, arch: str, arguments: argparse.Namespace, work: Path) -> Path:
     """A wheel of everything for an interpreter and an architecture, in the folder of the release."""
+    started = time.monotonic()
     tools, raw, named = work / "tools", work / "raw", work / "named"
     write_wrappers(tools, f"{arch}-linux-gnu.{GLIBC}")
     definitions = [
@@ -119,6 +125,7 @@ def wheel(sources: Path, python: str, arch: str, arguments: argparse.Namespace, 
     tag = f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
     if tag not in repaired.name:
         sys.exit(f"auditwheel names {repaired.name}, which is not {tag}")
+    print(f"{repaired.name} took {time.monotonic() - started:.0f} s", flush=True)
     return Path(shutil.copy(repaired, arguments.out / repaired.name))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from .pages import PAGES, ROOT, links
 
 DECISIONS = ROOT / "docs/decisions"
@@ -35,10 +37,19 @@ def test_every_decision_has_a_topic() -> None:
     assert sorted(named) == sorted(path.name for path in DECISIONS.glob("[0-9]*.md"))
 
 
-def test_every_decision_begins_with_what_was_decided() -> None:
-    """A paragraph in plain words stands between the title and the first heading."""
-    bare = [path.name for path in DECISIONS.glob("[0-9]*.md") if path.read_text().split("\n")[2].startswith("#")]
-    assert not bare
+@pytest.mark.parametrize("page", sorted(DECISIONS.glob("[0-9]*.md")), ids=lambda page: page.name[:4])
+def test_every_decision_begins_with_what_was_decided_and_why(page: Path) -> None:
+    """Under the title stands one paragraph in plain words, with its reason, and then a heading or another block."""
+    title, first, *_ = page.read_text().split("\n\n")
+    assert title.startswith(f"# {page.name[:4]}: ")
+    assert re.match(r"[A-Z0-9m`]", first), f"begins with {first[:30]!r}"  # no heading, list, table or bold word; mycc
+    assert re.search(r"\b(because|so\s+that)\b", first), "does not say why"
+    assert len(first.split()) <= 60
+
+
+def test_every_decision_has_a_number_of_its_own() -> None:
+    numbers = [path.name[:4] for path in DECISIONS.glob("[0-9]*.md")]
+    assert len(numbers) == len(set(numbers))
 
 
 def test_superseded_decisions_say_so_on_both_pages() -> None:
