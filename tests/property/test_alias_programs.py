@@ -53,8 +53,11 @@ FOUND = {
             "v5.unfold(0, 2, 1).fill_(4)",
             "v5[1:].split(2, 1)[0].mul_(3)",
             "x0[:, 1:].as_strided((2, 2), (1, 5)).sub_(1)",
+            "v6 = torch.zeros_like(x0).as_strided((2, 2), (1, 1)).clone()",
+            "v7 = torch.ones(4)",
+            "v7.as_strided((2,), (2,)).add_(1)",
         ),
-        ("v0", "v1", "v2", "v3", "v4", "v5"),
+        ("v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7"),
     ),
     "strides of a dynamic size, in a body too": AliasProgram(
         (Input("x0", ("n", 3), "float32"),),

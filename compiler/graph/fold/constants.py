@@ -36,6 +36,8 @@ _GENERATED = (
 _CONVOLUTIONS = (
     "conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
 )  # fmt: skip
+#: operators that read the memory of their first argument
+_STRIDED = ("as_strided", "as_strided_copy", "as_strided_scatter")
 #: operators that this machine may not run
 _ELSEWHERE = (TRITON_KERNEL, "mycc.refused.default")
 
@@ -149,6 +151,8 @@ def _compute(work: Work, node: Node, known: dict[Any, Any]) -> Any:
     if node.op == "get_attr":
         return work.constants[str(node.target)]
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: known[n])
+    if is_op(node, *_STRIDED):  # the graph means dense memory, and an inner value may be an expanded number
+        args = (args[0].clone(memory_format=torch.contiguous_format), *args[1:])
     with torch.no_grad():
         return node.target(*args, **kwargs)
 
