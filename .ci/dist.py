@@ -35,8 +35,8 @@ import man
 ROOT = Path(__file__).resolve().parents[1]
 GLIBC = "2.17"
 RUNTIME_LIMIT = 1_500_000  # bytes of the wheel of the runtime
-# zig compiles the C and C++ libraries of a target the first time that it links for it, once with symbols and once
-# without (-s), about two minutes of processor time each: CMake's own checks link without them as well.
+# zig compiles libc++ of a target, for about two minutes of processor time, at the first link of each kind: with symbols
+# and without, with and without LTO. So all links are of one kind, those of CMake's and pybind11's checks too.
 WRAPPERS = {
     "zig-cc": "cc -target {target} -s", "zig-c++": "c++ -target {target} -s", "zig-ar": "ar", "zig-ranlib": "ranlib",
 }  # fmt: skip
@@ -97,6 +97,7 @@ def wheel(sources: Path, python: str, arch: str, arguments: argparse.Namespace, 
     write_wrappers(tools, f"{arch}-linux-gnu.{GLIBC}")
     definitions = [
         f"CMAKE_AR={tools / 'zig-ar'}", f"CMAKE_RANLIB={tools / 'zig-ranlib'}", "CMAKE_STRIP=",
+        "CMAKE_INTERPROCEDURAL_OPTIMIZATION=OFF",
     ]  # fmt: skip
     environment = {**os.environ, "CC": str(tools / "zig-cc"), "CXX": str(tools / "zig-c++")}
     if arch != platform.machine():

@@ -37,18 +37,18 @@ def _head(torch_version: str) -> Iterator[str]:
     yield from (
         "# Operators",
         "",
-        "Which operators compile for CPUs and GPUs, measured with torch's own list of them (`op_db`, torch "
-        f"{torch_version}): every entry and element type, up to six of torch's sample inputs each, exported, compiled, "
-        "run and compared with eager. The column torch says with which version the entries were measured, and how many "
-        "of them. Made by `make conformance`; do not edit.",
+        "This page says which operators compile for CPUs and GPUs. It is measured with torch's own list of "
+        f"operators (`op_db`, torch {torch_version}): up to six of torch's sample inputs for each entry and element "
+        "type are exported, compiled, run, and compared with eager. The column torch gives the version that entries "
+        "were measured with, and how many. `make conformance` makes this page; do not edit it.",
         "",
-        "An entry is right when all of its samples are: within 1e-4 of eager in float32 (relative or absolute, or as "
-        "close to what eager computes in float64), torch's tolerances in other floats, equal in integers. Those "
-        "that are random are compared by statistics, uninitialised ones by shape. An entry is refused when one of "
-        "its samples is refused with an error that says why. Bessel functions are compared with "
-        "mpmath where torch's own are further off than its tolerances.",
+        "An entry is right when all of its samples are right: within 1e-4 of eager in float32 (relative or "
+        "absolute, or as close to what eager computes in float64), within torch's tolerances in other floats, and "
+        "equal in integers. Random results are compared by statistics and uninitialised ones by shape. An entry is "
+        "refused when mycc refuses one of its samples with an error that says why. Bessel functions are compared "
+        "with mpmath where torch's own results are further off than its tolerances.",
         "",
-        f"{ON_GPU}: the same entries as Triton kernels, through Triton's interpreter or on an H200.",
+        f"The row {ON_GPU} is the same entries as Triton kernels, run by Triton's interpreter or on an H200.",
         "",
     )
 
@@ -73,7 +73,7 @@ def _reasons(rows: Sequence[Row]) -> Iterator[str]:
     yield from (
         "## Why entries are refused",
         "",
-        "Counted over all element types.",
+        "The entries of a reason are counted over all element types.",
         "",
         "| reason | entries |",
         "|---|---|",
@@ -100,7 +100,8 @@ def _entries(rows: Sequence[Row]) -> Iterator[str]:
     yield from (
         "## All entries",
         "",
-        "Empty: torch has none for this type, or it is not measured. `3/6`: samples that are right.",
+        "An empty cell means that torch has no samples of this type, or that they were not measured. `3/6` means "
+        "that three of six samples are right and the others are refused.",
         "",
     )
     yield "| entry | " + " | ".join(short[d] for d in measured) + " |"

@@ -11,12 +11,13 @@ from .unspecified import RULES
 
 STATUSES = ("right", "refused", "wrong", "crash")
 SOURCES = {
-    "reference": "torch's `reference_inputs`: broadcasts, strided memory, mixed dtypes, Python scalars",
+    "reference": "torch's `reference_inputs`, which have broadcasts, strided memory, mixed dtypes and Python scalars",
     "special": "the same packages with special values in every input: NaN, infinities, both zeros, the largest and the "
-    "smallest numbers, subnormal ones, 1e37, halves, ties; integers: least, largest, 0, -1, duplicates, out of range",
+    "smallest numbers, subnormal numbers, 1e37, halves and ties; for integers the least and the largest, 0, -1, "
+    "duplicates, and values out of range",
     "variants": "the in-place variant and the `out=` form of the entry, on views with gaps",
-    "eval": "modules of torch's `module_db` in eval mode: results, and buffers after the call",
-    "train": "the same in training mode",
+    "eval": "modules of torch's `module_db` in eval mode, their results and their buffers after the call",
+    "train": "the same modules in training mode",
 }
 #: files of rows, and what ran them
 FILES = (
@@ -33,9 +34,9 @@ def edges(cell: Cell, taken: Mapping[str, int]) -> Iterator[str]:
     yield from (
         "## Edges",
         "",
-        "The same entries with further programs. Here NaN, infinities and the signs of zeros have to be exactly where "
-        "eager on the same device has them; other numbers are as close as above. What eager refuses for its values (an "
-        "index out of range), the package has to refuse.",
+        "Here the same entries run in further programs. NaN, infinities and the signs of zeros have to be exactly "
+        "those of eager on the same device; other numbers have to be as close as above. A package has to refuse "
+        "what eager refuses because of its values, such as an index out of range.",
         "",
         *(f"- {name}: {text}." for name, text in SOURCES.items()),
         "",
@@ -80,7 +81,7 @@ def _rules(cell: Cell) -> Iterator[str]:
     yield from (
         "### What is not compared",
         "",
-        "Where eager itself specifies nothing, or mycc differs for the reason that is given.",
+        "In these cases eager itself specifies nothing, or mycc differs for the reason in the last column.",
         "",
         "| entries | values | not compared | because |",
         "|---|---|---|---|",
@@ -95,7 +96,7 @@ def _reasons(rows: Sequence[compact.Row], cell: Cell) -> Iterator[str]:
     yield from (
         "### What is refused",
         "",
-        "`2/4`: of four programs two are refused; the others are right.",
+        "`2/4` means that two of four programs are refused and the others are right.",
         "",
         "| reason | source | entries |",
         "|---|---|---|",

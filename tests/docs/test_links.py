@@ -22,6 +22,17 @@ def test_every_link_leads_to_a_file() -> None:
     assert not broken
 
 
+def test_the_files_that_the_architecture_names_exist() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    named = set(re.findall(r"`((?:[\w.]+/)*\w+(?:\.cpp)?\.(?:py|h|cpp|j2))`", text))
+    written = {"block.py", "kernels_0.cpp", "program.cpp"}  # by the reader, and by the compiler
+    folders = ("compiler", "kernels", "runtime", "templates", "tests", "docs", "bench")
+    found = [*ROOT.glob("*.py"), *(path for folder in folders for path in (ROOT / folder).rglob("*.*"))]
+    files = [f"/{path.relative_to(ROOT)}" for path in found]
+    assert len(named) > 50
+    assert not [name for name in named - written if not any(path.endswith("/" + name) for path in files)]
+
+
 def test_every_document_stands_in_the_index_and_in_the_site() -> None:
     listed = {target for target, _ in links(ROOT / "docs/index.md")}
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
