@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from ...runtime.errors import InputError
 from ...runtime.loader import Model
@@ -17,6 +17,21 @@ from .report import report
 __all__ = ["explain", "explain_package"]
 
 _KINDS = "a package's path, what mycc.load gave, or a model with its example arguments"
+
+
+@overload
+def explain(
+    subject: str | os.PathLike[str] | Model,
+    *,
+    measure: bool = False,
+    against: str | os.PathLike[str] | None = None,
+    sources: Sequence[str | os.PathLike[str]] = (),
+    sizes: Mapping[str, int] | None = None,
+) -> Explanation: ...
+
+
+@overload
+def explain(subject: Any, *args: Any, **options: Any) -> Any: ...
 
 
 def explain(

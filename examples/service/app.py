@@ -182,11 +182,11 @@ def read_npz(body: bytes, limit: int) -> Mapping[str, np.ndarray]:
 
 def read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> np.ndarray:
     with archive.open(info) as member:
-        version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call]
+        version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call, unused-ignore]
         read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[
             version
         ]
-        shape, by_columns, dtype = read_header(member)  # type: ignore[no-untyped-call]
+        shape, by_columns, dtype = read_header(member)  # type: ignore[no-untyped-call, unused-ignore]
         if dtype.hasobject:
             raise ValueError("it holds objects")
         size = math.prod(shape) * dtype.itemsize
