@@ -169,6 +169,11 @@ def test_resizes(dtype: torch.dtype, tmp_path: Path) -> None:
         np.testing.assert_allclose(a.double(), b.double(), rtol=0, atol=atol, err_msg=str(i))
 
 
+def test_long_rows_are_resized_in_blocks(tmp_path: Path) -> None:
+    x = torch.randn(1, 3, 300, 300, generator=torch.Generator().manual_seed(9))
+    close(*run([lambda x: F.interpolate(x, (300, 300), mode="bilinear")], x, tmp_path))
+
+
 def test_lookups_by_tables(tmp_path: Path) -> None:
     """Along the lanes: near, far, backwards, in rows of one or two vectors and past them."""
     draw = torch.Generator().manual_seed(9)

@@ -33,6 +33,7 @@ from ...ir.index import (
     as_index,
     exact_div,
     of,
+    product,
 )
 from ...ir.lanes import depends, lane_stride, wrapping_index
 from ...ir.nodes import Store
@@ -459,6 +460,15 @@ class Emitter:
         """An index as a factor of a product."""
         text = self.index(index)
         return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+    def product(self, factors: Iterable[Index]) -> str:
+        """The product of some sizes: multiplied out, except where that has more terms than the sizes (of n numbers of
+        detected boxes, n * n has (n * n + n) / 2)."""
+        sizes = list(factors)
+        whole = product(sizes)
+        if len(whole.terms) <= max(1, sum(len(s.terms) for s in sizes)):
+            return self.index(whole)
+        return " * ".join(self.factor(s) for s in sizes)
 
     def index(self, index: Index) -> str:
         """An index at lane 0 as C++ text of type int64_t."""

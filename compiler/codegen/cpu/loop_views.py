@@ -78,22 +78,22 @@ def _rows(node: Map | Reduce, vector: Var | None, plan: LoopPlan, scope: Scope) 
     scope.tables = {} if rows else None
     stage = stage_view(node, 0, plan, inner, scope, fetches=False)
     emitter = Emitter(scope, None)
-    count = emitter.index(product(v.extent for v in parallel))
+    count = emitter.product(v.extent for v in parallel)
     prefetch = None if plan.row_prefetch is None else row_prefetch_view(plan.row_prefetch, parallel, scope)
     if isinstance(node, Map) and isinstance(stage, MapStage) and vector is not None:
         if plan.row_prefetch is not None and prefetch is not None:
             stage = with_row_prefetches(stage, prefetch, plan.row_prefetch, vector)
         elif combined and inner:
             stage = _leaving(stage, combined, plan.fetched(0), vector, scope)
-    work = product([v.extent for v in inner] + ([vector.extent] if vector in node.dims and vector else []))
+    work = [v.extent for v in (*inner, *([vector] if vector in node.dims and vector else []))]
     if isinstance(node, Reduce):
-        work = work * product(v.extent for v in node.rdims)
+        work += [v.extent for v in node.rdims]
     kernel = LoopKernel(
         "rows.cpp.j2",
         scope.params(),
         rows,
         count,
-        emitter.index(work),
+        emitter.product(work),
         (stage,),
         (*_tables(scope), *memory_of(combined)),
         scope.streams(),
@@ -125,7 +125,7 @@ def _columns(node: Reduce, vector: Var, plan: LoopPlan, scope: Scope) -> LoopKer
         view = columns_view(node, vector, (), scope, walk, *span)
     width = as_index(min(vector.extent.constant or columns, columns))
     work = width * product(v.extent for v in node.rdims)
-    count = emitter.index(product(v.extent for v in kept) * blocks)
+    count = emitter.product([*(v.extent for v in kept), blocks])
     texts = (rows, count, emitter.index(work), (view,), (), scope.streams())
     return LoopKernel("rows.cpp.j2", scope.params(), *texts)
 
@@ -221,7 +221,7 @@ def _nest(node: Nest, plan: LoopPlan, locals_: tuple[LocalView, ...], scope: Sco
     if plan.row_prefetch is not None and prefetch is not None:
         stages = with_lookup_prefetches(stages, written, plan.row_prefetch, prefetch, node.dims, scope)
     emitter = Emitter(scope, None)
-    count = emitter.index(product(v.extent for v in node.dims))
+    count = emitter.product(v.extent for v in node.dims)
     return LoopKernel(
         "rows.cpp.j2",
         scope.params(),

@@ -59,7 +59,7 @@ def scan_view(node: Scan, plan: LoopPlan) -> LoopKernel:
     for store in node.stores:
         finish.store(store)
     stage = ScanStage(_statements(start), carries, step, _statements(advance), _statements(finish))
-    count, work = text.index(product(v.extent for v in node.dims)), text.index(node.step.extent)
+    count, work = text.product(v.extent for v in node.dims), text.index(node.step.extent)
     return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,))
 
 
@@ -72,7 +72,7 @@ def scatter_view(node: Scatter, plan: UpdatesPlan) -> ScatterKernel:
     rows = tuple(_loop(v, scope, text) for v in kept)
     start = map_stage(fill, vector, scope)
     work = text.index(vector.extent) if vector is not None else "1"
-    filled = RowsView(rows, text.index(product(v.extent for v in kept)), work, start)
+    filled = RowsView(rows, text.product(v.extent for v in kept), work, start)
     updated = _updates(node, plan, scope)
     return ScatterKernel("scatter.cpp.j2", scope.params(), filled, updated)
 
@@ -92,7 +92,7 @@ def _updates(node: Scatter, plan: UpdatesPlan, scope: Scope) -> RowsView:
         stage = MapStage(inner, replace(lanes, main=(*fetched, *lanes.main)))
     else:
         stage = MapStage(inner, None, _statements(_updated(node, text)))
-    count, work = text.factor(product(v.extent for v in rows)), text.index(product(v.extent for v in rest))
+    count, work = text.factor(product(v.extent for v in rows)), text.product(v.extent for v in rest)
     return RowsView(tuple(loops[v] for v in rows), count, work, stage, loops[columns] if columns else None)
 
 
@@ -114,7 +114,7 @@ def routine_view(node: Routine) -> RoutineKernel:
         return scope.buffer(b.buffer) if offset == "0" else f"{scope.buffer(b.buffer)} + {offset}"
 
     arguments = (*(address(b) for b in (*node.outputs, *node.inputs)), *(text.index(s) for s in node.sizes))
-    work = text.index(product(s for s in node.sizes if s != ZERO))  # a 0 is a choice, no size
+    work = text.product(s for s in node.sizes if s != ZERO)  # a 0 is a choice, no size
     count = text.index(node.count)
     function = ROUTINES[node.function].function
     return RoutineKernel("routine.cpp.j2", scope.params(), function, count, work, arguments)

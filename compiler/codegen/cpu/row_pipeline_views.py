@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ...ir.buffers import Buffer
-from ...ir.index import Var, product
+from ...ir.index import Var
 from ...ir.nodes import Map, Nest, Reduce
 from ...ir.plans.loop import LoopPlan
 from ...ir.rewrite import substituted
@@ -41,7 +41,7 @@ def pipelined_rows_view(
     return PipelinedRowsKernel(
         "pipelined_rows.cpp.j2",
         scope.params(),
-        text.index(product(v.extent for v in node.dims)),
+        text.product(v.extent for v in node.dims),
         text.index(lane.extent * len(pipeline_stages)),
         loop,
         pipeline_stages[0].lanes.whole,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Expr
-from ...ir.index import Var, product
+from ...ir.index import Var
 from ...ir.nodes import Scan
 from ...ir.plans.loop import LoopPlan
 from ...schedule.loops.scan_form import running_value
@@ -31,7 +31,7 @@ def row_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel:
     rows = loops_of(node.dims, scope, text)
     combined = gather(plan.combined, [Stage(node, node.step)], node.dims, scope)
     stage = _stage(node, value, scope)
-    count, work = text.index(product(v.extent for v in node.dims)), text.index(node.step.extent)
+    count, work = text.product(v.extent for v in node.dims), text.index(node.step.extent)
     prefetch = None if plan.row_prefetch is None else row_prefetch_view(plan.row_prefetch, node.dims, scope)
     texts = (rows, count, work, (stage,), memory_of(combined), scope.streams())
     return LoopKernel("rows.cpp.j2", scope.params(), *texts, prefetch=prefetch, combined=combined)

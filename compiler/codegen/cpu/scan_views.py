@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir.dtypes import DTYPES
-from ...ir.index import Var, as_index, product
+from ...ir.index import Var, as_index
 from ...ir.nodes import Scan
 from ...ir.plans.loop import ColumnWalk, LoopPlan
 from .emit import Emitter
@@ -28,7 +28,7 @@ def column_scan_view(node: Scan, plan: LoopPlan) -> LoopKernel:
     kept = node.dims[:-1]
     rows = (*loops_of(kept, scope, text), Loop("block", text.index(blocks)))
     stage = _stage(node, vector, walk, scope)
-    count = text.index(product(v.extent for v in kept) * blocks)
+    count = text.product([*(v.extent for v in kept), blocks])
     width = min(vector.extent.constant or walk.columns, walk.columns)
     work = text.index(node.step.extent * width)
     return LoopKernel("rows.cpp.j2", scope.params(), rows, count, work, (stage,), (), scope.streams())

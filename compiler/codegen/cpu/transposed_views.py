@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Load
-from ...ir.index import Var, as_index, of, product
+from ...ir.index import Var, as_index, of
 from ...ir.nodes import Map, Reduce, Store
 from ...ir.plans.loop import Transpose, TransposedRows, VerticalPlan
 from ...machine.cpu import LINE
@@ -31,7 +31,7 @@ def transposed_view(found: TransposedRows, vertical: Sequence[VerticalPlan | Non
         _local(b, b.name if b.name.startswith(("tile", "transposed")) else f"local{i}", scope)
         for i, b in enumerate(found.locals)
     ]
-    count = text.index(product(v.extent for v in found.blocks))
+    count = text.product(v.extent for v in found.blocks)
     length, valid = text.index(found.element.extent), text.index(found.valid)
     stages: list[Stage] = [_transposed_in(t, found, length, valid, count, scope) for t in found.reads]
     for i, (stage, lane) in enumerate(found.stages):

@@ -53,7 +53,7 @@ def window_view(
         "windows.cpp.j2",
         scope.params(),
         rows,
-        text.index(product(v.extent for v in walks)),
+        text.product(v.extent for v in walks),
         text.index(taken),
         (row_name, at, lane),
         span,

@@ -65,11 +65,13 @@ class RowRead:
 
 
 def jumping_reads(node: Map, vector: Var, rows: Sequence[Var]) -> tuple[RowRead, ...]:
-    """The rows of memory that lie in another order than the kernel's."""
+    """The rows of memory that lie in another order than the kernel's; none of which a row of the kernel reads several."""
     if not rows:
         return ()
     loads = dict.fromkeys(ld for s in node.stores for ld in s.value.loads)
-    found = (r for r in _reads(loads, vector, rows) if r.apart or _jumps(r.start) or _strided(r, rows[-1]))
+    inner = [v for v in node.dims if v is not vector and v not in rows]
+    reads = (r for r in _reads(loads, vector, rows) if not any(depends(r.start, v) for v in inner))
+    found = (r for r in reads if r.apart or _jumps(r.start) or _strided(r, rows[-1]))
     return _in_order(tuple(found), rows)
 
 
