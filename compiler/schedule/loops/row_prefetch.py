@@ -65,7 +65,7 @@ class RowRead:
 
 
 def jumping_reads(node: Map, vector: Var, rows: Sequence[Var]) -> tuple[RowRead, ...]:
-    """The rows of memory that lie in another order than the kernel's; none of which a row of the kernel reads several."""
+    """The rows of memory that lie in another order than the kernel's; those that the kernel reads one at a time."""
     if not rows:
         return ()
     loads = dict.fromkeys(ld for s in node.stores for ld in s.value.loads)
