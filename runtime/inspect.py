@@ -163,7 +163,7 @@ def choices_of(information: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 #: decisions of a plan that its short text names
-SHORT_PLAN = ("form", "algorithm", "vector", "parallel", "block", "warps", "stages")
+SHORT_PLAN = ("form", "algorithm", "vector", "parallel", "tasks", "block", "warps", "stages")
 
 
 def plan_text(kernel: dict[str, Any]) -> str:

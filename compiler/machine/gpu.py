@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 from ...runtime.errors import CompileError
 from .gpu_programs import (
+    ATTENTION,
+    FUSIONS,
     LANES,
     MAPS,
     PIECES,
@@ -20,6 +22,9 @@ from .gpu_programs import (
     QUANTISED,
     ROUTINES,
     ROWS,
+    SPLITS,
+    AttentionFacts,
+    FusionFacts,
     LaneFacts,
     MapFacts,
     PieceFacts,
@@ -27,6 +32,7 @@ from .gpu_programs import (
     QuantisedFacts,
     RoutineFacts,
     RowFacts,
+    SplitFacts,
 )
 from .targets import Target
 
@@ -43,6 +49,12 @@ REGISTERS = 65536
 LINE, ACCESS = 128, 16
 #: rows and columns that a tensor core's instruction takes at least
 TENSOR_CORE_TILE = 16
+#: rows of a tile of which specialized warps take half each, with as many warps
+SPECIALIZED_ROWS, SPECIALIZED_WARPS = 128, 4
+#: capability from which tensor cores multiply float8 (PTX ISA, mma)
+FLOAT8 = 90
+#: products of bf16 that take as long as one of float32: of tf32, which has half the roof, in three parts or in one
+FLOAT32_PRODUCTS = {"tf32x3": 6, "tf32": 2}
 
 #: rows and columns of a tile of a product -> the part of the roof that it reaches
 TileRates: TypeAlias = tuple[tuple[tuple[int, int], float], ...]
@@ -102,7 +114,9 @@ class Device:
             faster, see docs/decisions/0009) or "tf32".
         many: elements of a kernel from which a thread takes more of them: so many programs that what counts is the
             loads that are under way.
-        maps, rows, pieces, lanes, products, quantised, routines: how much a program takes, by kind of kernel.
+        maps, rows, pieces, lanes, products, quantised, routines, attention: how much a program takes, by kind of
+            kernel.
+        splits, fusions: what is split over programs, and what one kernel computes for another.
     """
 
     name: str
@@ -140,6 +154,19 @@ class Device:
     products: ProductFacts = PRODUCTS
     quantised: QuantisedFacts = QUANTISED
     routines: RoutineFacts = ROUTINES
+    attention: AttentionFacts = ATTENTION
+    splits: SplitFacts = SPLITS
+    fusions: FusionFacts = FUSIONS
+
+    @property
+    def bytes_a_microsecond(self) -> float:
+        """Of memory: `bandwidth` in the unit in which kernels are reckoned."""
+        return self.bandwidth * 1e6
+
+    @property
+    def additions_a_microsecond(self) -> float:
+        """Of float32: `additions` in the unit in which kernels are reckoned."""
+        return self.additions * 1e6
 
     @property
     def descriptors(self) -> bool:

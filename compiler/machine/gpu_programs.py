@@ -139,7 +139,12 @@ class ProductFacts:
     of all tiles that programs share. splits: programs that share a tile. epilogue: traffic of an epilogue in bytes of
     its result. other_registers: of a thread beside its sums. few_rows: of tiles up to which they run row by row.
     early_rows, early_tiles: rows of tiles, and tiles for each multiprocessor, up to which weights are worth asking for
-    early.
+    early. row_columns, least_row_columns: columns of a program of one row, of which fewer fill the chip. row_splits,
+    row_depth, row_step: programs that share its columns, values of k that each of these has at least, and those that a
+    program takes at a time. depthwise, depthwise_channels: results of a tile of a depthwise convolution, and its fewest
+    and most channels. many_warps: results of a tile that 8 warps share; of 16 bits twice as many.
+    wide_steps: results of a tile of 16 bits whose steps may be of two lines. most_float: results of a tile of float32.
+    unknown_part: of the roof, that a tile reaches which nobody has measured.
     """
 
     heavy: int = 128 * 192
@@ -162,6 +167,21 @@ class ProductFacts:
     few_rows: int = 8
     early_rows: int = 2
     early_tiles: int = 2
+    row_columns: int = 16
+    least_row_columns: int = 4
+    row_splits: int = 8
+    row_depth: int = 1024
+    row_step: int = 512
+    depthwise: int = 2048
+    depthwise_channels: tuple[int, int] = (16, 64)
+    many_warps: int = 128 * 64
+    wide_steps: int = 64 * 128
+    most_float: int = 128 * 128
+    unknown_part: float = 0.5
+
+
+_WALKING = GemmTile(128, 256, 128, 8, 3, descriptors=True)
+_PROMOTED = GemmTile(128, 128, 128, 8, 4, descriptors=True)
 
 
 @dataclass(frozen=True)
@@ -173,7 +193,11 @@ class QuantisedFacts:
     has at least. row_filling: programs of one row for each multiprocessor. stages: of few rows: more take longer to
     fill than they hide. crowd, wide_row: tiles of narrow[0] columns for each multiprocessor from which narrower ones
     are no faster, and from which one row is as fast on tensor cores. many_rows, many_columns, many_deep: from which
-    programs walk over tiles.
+    programs walk over tiles. tile, narrow_tile: rows and columns of a tile of many rows, and its columns where there
+    are no more. steps: values of k that it takes at a time, by the type of the rows. byte_step: of each line of bytes.
+    group_steps: likewise where scales are in groups, of bytes and of halves of bytes. warps, few_warps: of a whole tile
+    and of a smaller one. walking, promoted: the tiles of programs that walk, and of sums of float8 that are added to
+    others in registers of their own.
     """
 
     few_rows: int = 16
@@ -187,6 +211,15 @@ class QuantisedFacts:
     many_rows: int = 1024
     many_columns: int = 256
     many_deep: int = 512
+    tile: int = 128
+    narrow_tile: int = 64
+    steps: tuple[tuple[str, int], ...] = (("f16", 64), ("bf16", 64), ("f32", 32))
+    byte_step: int = 64
+    group_steps: tuple[int, int] = (64, 32)
+    warps: int = 8
+    few_warps: int = 4
+    walking: GemmTile = _WALKING
+    promoted: GemmTile = _PROMOTED
 
 
 @dataclass(frozen=True)
@@ -198,7 +231,8 @@ class RoutineFacts:
     registers, and parts of it, each of a program, at most. alone: of a mask that one program has. searched, rows:
     places that a program searches for, and rows of one that merges. lanes, pooled: of a program that works through
     boxes or states, and of one that pools. sums, sums_f64: sums in registers of a tile of a Fourier transform, real and
-    imaginary ones. transforms: of a program.
+    imaginary ones. transforms: of a program. compared, summed: comparisons, and sums of a factorisation or a transform,
+    of a thread. most_warps: of a transform.
     """
 
     columns: int = 16
@@ -216,8 +250,80 @@ class RoutineFacts:
     sums: int = 2048
     sums_f64: int = 1024
     transforms: int = 1024
+    compared: int = 64
+    summed: int = 16
+    most_warps: int = 8
 
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """Of reductions and products that are split (docs/decisions/0015, 0031).
+
+    rows, row: programs that are enough, and elements of a row that one program reduces faster than two kernels.
+    columns, column: the same of rows that lie side by side in memory, which programs take many of. parts, least_parts:
+    of a reduction. product_parts, product_rows: of a product, and rows from which there are tiles enough. step: values
+    of k that a part is a multiple of. read, gain: microseconds that the kernel behind takes for each part, and that a
+    split has to win at least.
+    """
+
+    rows: int = 64
+    row: int = 32768
+    columns: int = 8192
+    column: int = 2048
+    parts: int = 256
+    least_parts: int = 8
+    product_parts: tuple[int, ...] = (2, 3, 4, 6, 8)
+    product_rows: int = 512
+    step: int = 64
+    read: float = 0.1
+    gain: float = 0.3
+
+
+@dataclass(frozen=True)
+class FusionFacts:
+    """Of maps that another kernel computes (docs/decisions/0039; fitted to tests/gpu/prologues_sm90.json).
+
+    moves, through_shared: operations that conversions and moves cost beside an element's own, and those of its way
+    through shared memory. group_rows: rows of a tile from which the tensor cores take an operand once for all columns.
+    launch_work: additions that take as long as a launch.
+    """
+
+    moves: float = 3.0
+    through_shared: float = 4.5
+    group_rows: int = 64
+    launch_work: int = 1 << 26
+
+
+@dataclass(frozen=True)
+class AttentionFacts:
+    """Of attention whose size no table has (docs/gpu-tiles.md).
+
+    half_tiles, float_tiles: the largest head, and rows and columns of a tile of 16 and of 32 bits. least_rows: of a
+    tile. packed: queries of all heads that share keys, which are one tile up to this many. splits, steps: programs that
+    share keys, and blocks of keys that each of these has at least. many_rows, warps, few_warps: rows from which a tile
+    has more warps. half_stages, float_stages: of loads.
+    """
+
+    half_tiles: tuple[tuple[int, tuple[int, int]], ...] = ((64, (128, 64)), (128, (64, 64)), (1 << 30, (64, 32)))
+    float_tiles: tuple[tuple[int, tuple[int, int]], ...] = ((64, (64, 32)), (1 << 30, (32, 32)))
+    least_rows: int = 16
+    packed: int = 16
+    splits: int = 16
+    steps: int = 4
+    many_rows: int = 128
+    warps: int = 8
+    few_warps: int = 4
+    half_stages: int = 3
+    float_stages: int = 2
+
+
+#: elements of a thread of a tile, and warps of a program, where a row says nothing else
+EACH, PROGRAM_WARPS = 8, 16
+#: rows and columns of a matrix that a factorisation has in registers; of one in scratch memory, of which a row or a
+#: column is in registers; of one that is solved for, a row at a time; and of one whose exponential needs six of them
+MATRIX_IN_REGISTERS, MATRIX_IN_MEMORY, MATRIX_OF_SOLVER, MATRIX_OF_EXP = 128, 4096, 1024, 64
 
 #: measured on an H200
 MAPS, ROWS, PIECES, LANES = MapFacts(), RowFacts(), PieceFacts(), LaneFacts()
 PRODUCTS, QUANTISED, ROUTINES = ProductFacts(), QuantisedFacts(), RoutineFacts()
+SPLITS, FUSIONS, ATTENTION = SplitFacts(), FusionFacts(), AttentionFacts()

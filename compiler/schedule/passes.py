@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ...runtime.errors import CompileError
 from ..ir.program import AnyNode
+from ..machine.cpu_loops import FUSIONS
 from ..machine.gpu import Device
 from ..machine.targets import Family
 from .algebra.blocked_variance import block_variances
@@ -38,7 +39,7 @@ from .fusion.kv_concat import eliminate_kv_concats
 from .fusion.lookups import fuse_lookups
 from .fusion.prologue import fuse_prologues
 from .fusion.reduction_cse import eliminate_equal_reductions
-from .fusion.rows import MAX_LOCAL_BYTES, fuse_columns, fuse_rows
+from .fusion.rows import fuse_columns, fuse_rows
 from .fusion.terms import keep_terms
 from .graph import NodeGraph
 from .loops.interchange_copies import interchange_copies
@@ -140,7 +141,7 @@ CPU_PASSES: tuple[SchedulePass, ...] = (
     # behind the passes that cut reductions together with their readers: these are alone
     _row("rfactor", lambda g, c: split_reductions(g), "SPLIT"),
     # behind the epilogues: what is left are rows
-    _row("fuse-rows", lambda g, c: fuse_rows(g, c.remarks, MAX_LOCAL_BYTES), "EPILOGUES SPLIT", "ROWS"),
+    _row("fuse-rows", lambda g, c: fuse_rows(g, c.remarks, FUSIONS.local_bytes), "EPILOGUES SPLIT", "ROWS"),
     _row("lookups", lambda g, c: fuse_lookups(g, c.remarks), "ROWS"),
     _row("terms", lambda g, c: keep_terms(g), "ROWS"),
     _row("horizontal", lambda g, c: fuse_horizontally(g), "ROWS"),
@@ -157,7 +158,7 @@ CPU_PASSES: tuple[SchedulePass, ...] = (
 GPU_PASSES: tuple[SchedulePass, ...] = (
     _LIVE,
     _UNIQUE,
-    _row("rfactor", lambda g, c: rfactor_rows(g), "LIVE", "SPLIT", required=True),
+    _row("rfactor", lambda g, c: rfactor_rows(g, c.gpu.splits), "LIVE", "SPLIT", required=True),
     _row("split-k", lambda g, c: split_products(g, c.gpu), "LIVE", required=True),
     _ONCE,
     _BLOCKS,
@@ -165,7 +166,7 @@ GPU_PASSES: tuple[SchedulePass, ...] = (
     _AGAIN,
     _EPILOGUES,
     _AGAIN,  # chains that grew in the pass before
-    _row("inline-lookups", lambda g, c: inline_lookups(g, c.remarks), "EXPRESSIONS"),
+    _row("inline-lookups", lambda g, c: inline_lookups(g, c.remarks, c.gpu), "EXPRESSIONS"),
     _GLU,
     _row(
         "fuse-rows", lambda g, c: fuse_rows(g, c.remarks, c.gpu.rows.held * 8, turns=True), "EPILOGUES SPLIT", "ROWS"

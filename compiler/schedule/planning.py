@@ -97,7 +97,8 @@ CPU_PLANNING: tuple[PlanningPass, ...] = (
     _matrix("register-tiles", "tiles", matrix_plan.tiles, "algorithm"),
     _matrix("matrix-blocking", "blocking", matrix_plan.blocking, "algorithm"),
     _matrix("streamed-weights", "streamed", matrix_plan.streamed, "packing"),
-    _matrix("epilogue-in-registers", "in_registers", matrix_plan.in_registers, "algorithm"),
+    _matrix("epilogue", "epilogue", matrix_plan.epilogue, "algorithm"),
+    _matrix("tasks", "tasks", matrix_plan.tasks, "algorithm"),
     _matrix("skip-hidden-keys", "skips_hidden", matrix_plan.skips_hidden),
     _matrix("chain-links", "links", matrix_plan.links, "algorithm"),
 )

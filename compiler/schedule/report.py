@@ -14,8 +14,8 @@ from ..ir.plans.text import plan_row
 from ..ir.program import AnyNode, Assert
 from ..ir.routines import Routine
 from ..ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
+from ..machine.cpu_loops import OPERATOR_COST
 from ..tune.choices.keys import kernel_key
-from .cost.estimates import OPERATOR_COST
 from .cost.traffic import traffic
 from .schedule import Schedule
 

@@ -34,7 +34,7 @@ REASONS: dict[str, dict[str, str]] = {
         "e.other.value == 0": "lanes that are zero elsewhere have a load of their own",
         "real > 0": TEXT, "real >= 0": TEXT, "number >= 0": TEXT, "t[1] < 0": TEXT, "c < 0": TEXT, "abs(c) != 1": TEXT,
     },
-    "cpu/epilogue_terms.py": {"len(stores) != 1": "tiles add to one result", "number < 0": TEXT},
+    "cpu/epilogue_terms.py": {"number < 0": TEXT},
     "cpu/indentation.py": {"depth == 0": TEXT},
     "cpu/lift.py": {"abs(c) > 1": "0 and 1 are no arguments", "c > 0": TEXT},
     "cpu/ordered_views.py": {"_CODES": "DLPack's codes"},
@@ -206,8 +206,7 @@ READ = {
     *("plan_kernel", "plan_with_tile"),  # a tile that a lock chooses takes the place of the schedule's
     *("Stage", "stages_of", "running_value", "is_stream", "keeps_indices", "SCALAR_REDUCTIONS", "filling"),
     *("inside", "Inside", "MOST_APART", "DIVISIONS", "fma_factors", "groups", "trim"),
-    *("whole_lines", "only_moves", "NARROW", "widest", "in_memory", "row_piece", "BLOCK_ROWS"),
-    *("prefetches", "NOWHERE"),  # of epilogues
+    *("whole_lines", "only_moves", "NARROW", "widest", "in_memory", "row_piece"),
     *("TILE_SETS", "TileSet", "widths", "RUN_TILE_SETS", "RunTileSet"),  # what a level's registers hold
     *("blocks", "whole", "divides", "Axes", "key_group", "element"),  # arithmetic of blocks
     *("fits_int32", "INT32_MAX", "size_bound", "MATRICES", "SOLVERS"),  # facts of a size or a routine

@@ -11,7 +11,8 @@ from mycc.compiler.codegen.cpu.scope import Scope
 from mycc.compiler.codegen.cpu.views.pipelined_kernels import PipelinedColumnsKernel
 from mycc.compiler.ir.nodes import Nest, Reduce
 from mycc.compiler.ir.plans.loop import LoopPlan
-from mycc.compiler.schedule.loops.pipeline_blocks import REGION_BYTES, blocks_of, region_blocks
+from mycc.compiler.machine.cpu_loops import FETCHES
+from mycc.compiler.schedule.loops.pipeline_blocks import blocks_of, region_blocks
 
 from ..helpers.programs import scheduled
 
@@ -48,7 +49,7 @@ def view_of(nest: Nest) -> PipelinedColumnsKernel:
 def test_region_is_as_long_as_the_cache_and_the_threads_allow(shape: tuple[int, ...], blocks: int) -> None:
     nest = nest_of(lambda a: a.softmax(1), torch.randn(*shape))
     assert region_of(nest) == blocks
-    assert blocks * 32 * shape[1] * 4 <= REGION_BYTES
+    assert blocks * 32 * shape[1] * 4 <= FETCHES.region_bytes
 
 
 def test_rows_of_the_next_region_are_prefetched_of_every_operand() -> None:

@@ -193,6 +193,23 @@ def test_cache_read(case: Case, data: st.DataObject) -> None:
     assert case.keeps(first, rewrite.cache_read(case.node, {load: Load(copy, place)}))
 
 
+@some
+@given(anything, st.data())
+def test_compute_at(case: Case, data: st.DataObject) -> None:
+    """A second node reads what the case makes, row by row; some of it is local to the row, and read backwards there."""
+    first, count = case.node, data.draw(st.integers(0, len(case.node.dims)))
+    rows, inner = case.node.dims[:count], case.node.dims[count:]
+    made = Buffer("made", "f64", product(v.extent for v in first.dims), "temp")
+    maker = replace(first, stores=tuple(Store(made, s.index, s.value) for s in first.stores))
+    row = product(v.extent for v in inner)
+    n = Var("n", row)
+    back = row_major(rows) * row + row - 1 - of(n)
+    reader = Map((*rows, n), (Store(first.stores[0].buffer, row_major((*rows, n)), Load(made, back)),), Origin())
+    local = {made: Buffer("made", "f64", row, "local")} if data.draw(st.booleans()) else {}
+    nest = rewrite.compute_at((maker, reader), rows, local)
+    assert not difference(case.run(nest), case.run(maker, reader))
+
+
 A, B = Var("a", as_index(6)), Var("b", as_index(4))
 RESULT = Buffer("y", "f64", as_index(24), "output", 0)
 NODE = Map((A, B), (Store(RESULT, of(A) * 4 + of(B), IndexValue(of(A))),), Origin())
@@ -200,6 +217,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "split": lambda: rewrite.split(NODE, A, Var("o", as_index(2)), Var("i", as_index(2))),
     "split of another loop": lambda: rewrite.split(NODE, Var("z", as_index(4)), Var("o", ONE), Var("i", as_index(4))),
     "flatten": lambda: rewrite.flatten(NODE, (A, B), Var("k", as_index(23))),
+    "compute_at": lambda: rewrite.compute_at((NODE,), (B,)),
     "reorder": lambda: rewrite.reorder(NODE, (A,)),
     "unroll": lambda: rewrite.unroll(NODE, Var("n", of(Var("size", as_index(9))))),
 }

@@ -15,7 +15,7 @@ from mycc.compiler.ir.plans.kernel import Kernel
 from mycc.compiler.ir.plans.loop import LoopPlan
 from mycc.compiler.machine.cpu import CPUS
 from mycc.compiler.machine.targets import TARGETS
-from mycc.compiler.schedule.loops import prefetch, store_policy, tiles
+from mycc.compiler.schedule.loops import column_walks, horizontal_reductions, prefetch, store_policy, tiles
 from mycc.compiler.schedule.matrix.register_tiles import TILE_SETS
 from mycc.compiler.schedule.matrix.run_tiles import RUN_TILE_SETS
 from mycc.compiler.schedule.passes import Context
@@ -77,6 +77,28 @@ def test_a_changed_fact_changes_the_plan(name: str, monkeypatch: pytest.MonkeyPa
     module, fact, value, function, inputs, field = CHANGES[name]
     before = getattr(plan_of(function, *inputs), field)
     monkeypatch.setattr(module, fact, value)
+    assert getattr(plan_of(function, *inputs), field) != before
+
+
+#: likewise of rows of cpu_loops.py: the row's name where it is read, and what is changed in it
+ROWS: dict[str, tuple[ModuleType, str, dict[str, Any], Callable[..., torch.Tensor], tuple[torch.Tensor, ...], str]] = {
+    "piece of a row": (
+        horizontal_reductions, "ROW_LOOPS", {"piece": 512}, lambda a: a.sum(-1), (torch.zeros(9, 4000),), "horizontal",
+    ),
+    "block of columns": (
+        column_walks, "COLUMN_LOOPS", {"block": 512}, lambda a: a.amax(1), (torch.zeros(1).expand(32, 300, 3000),), "vertical",
+    ),
+    "block of a transpose": (
+        tiles, "TRANSPOSES", {"row_bytes": 512, "whole_bytes": 0}, lambda a: a.t() + 1, (torch.zeros(500, 99),), "tile",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_changed_row_of_loops_changes_the_plan(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, row, changed, function, inputs, field = ROWS[name]
+    before = getattr(plan_of(function, *inputs), field)
+    monkeypatch.setattr(module, row, replace(getattr(module, row), **changed))
     assert getattr(plan_of(function, *inputs), field) != before
 
 

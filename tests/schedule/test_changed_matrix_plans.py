@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from mycc.compiler import pipeline
 from mycc.compiler.codegen.cpu.blocking import STRUCTS
-from mycc.compiler.ir.plans.matrix import MatrixPlan, Packing
+from mycc.compiler.ir.plans.matrix import EpiloguePlan, MatrixPlan, Packing
 from mycc.compiler.machine.cpu import CPUS
 from mycc.compiler.schedule import Schedule
 from mycc.compiler.schedule.matrix.matrix_plan import ATTENTION_BLOCKING, CONV_BLOCKING, GEMM_BLOCKING
@@ -63,7 +63,7 @@ class Product(nn.Module):
     ("module", "inputs", "algorithm", "change", "new"),
     [
         (LINEAR, (A,), "gemm", cut(depth=128), "GemmTuning tuning;\n  tuning.depth = tuning_depth;"),
-        (LINEAR, (A,), "gemm", lambda p: replace(p, in_registers=False), ""),
+        (LINEAR, (A,), "gemm", lambda p: replace(p, epilogue=EpiloguePlan()), ""),
         (LINEAR, (A,), "gemm", lambda p: replace(p, streamed=True), "args.weight_bytes ="),
         (Call1(torch.matmul), (A, B), "gemm", cut(together=1, depth=64), "tuning.together = tuning_together;"),
         (CONV, (IMAGE,), "transposing", cut(depth=96, pixels=64), "ConvTuning tuning;"),
@@ -117,5 +117,7 @@ def test_plans_are_shown(tmp_path: Path) -> None:
     assert row["plan"]["algorithm"] == "gemm"
     assert row["plan"]["blocking"]["depth"] == 256
     assert [t.split()[0] for t in row["plan"]["tiles"]] == list(CPUS)
-    assert plan_text(row) == "algorithm gemm, depth 256"
+    assert row["plan"]["tasks"] == ["columns", "rows"]
+    assert row["plan"]["epilogue"]["adds"].endswith("= sum + w_bias")
+    assert plan_text(row) == "algorithm gemm, tasks columns rows, depth 256"
     assert MatrixPlan().packing is Packing.COMPILE_TIME

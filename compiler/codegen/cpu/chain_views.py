@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ...ir.index import of
-from ...ir.nodes import Store
 from ...ir.plans.matrix import MatrixPlan
+from ...ir.rewrite.epilogues import link_stores
 from ...ir.structured import ConvChain
 from .lift import Lifted
 from .scope import Param, Scope
@@ -28,11 +27,8 @@ def _link(scope: Scope, lifted: Lifted, chain: ConvChain, i: int, plan: MatrixPl
     link = chain.links[i]
     part = "depthwise" if link.depthwise else "expand" if i == 0 else "project"
     text = FieldPrinter(scope, f"{part}_", lifted)
-    inside = i < len(chain.locals)
-    stores = link.stores
-    if inside:  # a pixel's channels lie at `to`
-        stores = tuple(Store(s.buffer, of(link.dims[-1]), s.value) for s in stores)
-    epilogue = conv_epilogue(text, link, stores, plan)
+    epilogue = conv_epilogue(text, link, link_stores(chain, i), plan)
+    inside = i < len(chain.locals)  # a pixel's channels lie at `to`
     return ChainLink(part, conv_fields(text, link), epilogue, inside, _used(scope.params(), epilogue))
 
 

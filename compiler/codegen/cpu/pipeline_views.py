@@ -12,7 +12,7 @@ from ...ir.index import Atom, Index, Var, of, product
 from ...ir.nodes import Map, Nest, Reduce, Reduction
 from ...ir.plans.loop import LoopPlan
 from ...ir.rewrite import substituted
-from ...schedule.loops.column_walks import BLOCK_ROWS
+from ...machine.cpu_loops import COLUMN_LOOPS
 from .emit import Emitter
 from .prefetch_blocks import coming_rows
 from .reduction_views import printed_reduction
@@ -47,7 +47,7 @@ def pipelined_columns_view(
         text.index(row.extent * column.extent * builder.blocks),
         row_loop,
         lane,
-        BLOCK_ROWS,
+        COLUMN_LOOPS.block_rows,
         plan.pipeline.together,
         pipeline_stages,
         locals_,

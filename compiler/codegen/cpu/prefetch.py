@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
-from ...ir.expr import Expr
-from ...ir.index import Atom, Index, Var
+from ...ir.index import Var
 from ...ir.plans.loop import Prefetch
-from ...schedule.loops.prefetch import NOWHERE, prefetches
 from .emit import Emitter
 from .scope import Scope
 
@@ -24,11 +22,3 @@ def prefetch_lines(found: Iterable[Prefetch], lanes: Var, scope: Scope) -> tuple
 def place(prefetch: Prefetch, text: Emitter, scope: Scope) -> str:
     """The address that is fetched."""
     return f"{scope.buffer(prefetch.buffer)} + {text.index(prefetch.index)}"
-
-
-def fetches(
-    scope: Scope, column: Var, expressions: Iterable[Expr], rows: Sequence[Var],
-    moved: Mapping[Atom, Index] = NOWHERE, far: bool = False,
-) -> tuple[str, ...]:  # fmt: skip
-    """The statements of `prefetches` (schedule/loops/prefetch.py)."""
-    return prefetch_lines(prefetches(column, expressions, rows, moved, far), column, scope)

@@ -8,25 +8,23 @@ from types import MappingProxyType
 
 from ...ir.buffers import Operand
 from ...ir.dtypes import DTYPES
-from ...ir.expr import accumulators_first, substitute
 from ...ir.index import (
     ONE,
     ZERO,
-    Atom,
     Index,
     Var,
     as_index,
-    of,
     product,
 )
 from ...ir.nodes import Store
-from ...ir.plans.matrix import MatrixPlan, Packing
-from ...ir.rewrite import flattened
+from ...ir.plans.matrix import EpiloguePlan, MatrixPlan, Packing
+from ...ir.rewrite import epilogues
+from ...ir.rewrite.epilogues import gemm_epilogue
 from ...ir.structured import WINOGRAD_FORMS, Attention, AttentionGradient, Conv, Gemm, Patches
 from .emit import Emitter
-from .epilogue_terms import added, results
+from .epilogue_terms import added, lifted_prefetches, results
 from .lift import Lifted
-from .prefetch import fetches
+from .prefetch import prefetch_lines
 from .scope import Param, Scope
 from .statements import LONGEST_VECTOR
 from .views.loops import Lanes
@@ -51,7 +49,7 @@ def gemm_view(node: Gemm, plan: MatrixPlan, weight_bytes: Index = ZERO) -> GemmK
     text = FieldPrinter(scope)
     *batch, m, n = node.dims
     others = tuple(acc.name for _, acc in node.also)
-    epilogue = _epilogue(text, node.stores, batch, [m], n, node.acc.name, tiled=plan.in_registers, others=others)
+    epilogue = _epilogue(text, gemm_epilogue(node), node.acc.name, plan.epilogue, others=others)
     lead = [v.extent for v in batch]
     strides = node.a.strides
     sizes = {"m": m.extent, "n": n.extent, "k": node.k}
@@ -131,19 +129,15 @@ def conv_view(node: Conv, plan: MatrixPlan) -> GemmKernel:
 
 def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store], plan: MatrixPlan) -> Epilogue:
     """How a convolution finishes its elements with these stores."""
-    *rows, c = node.dims
+    loops, c = epilogues.conv_epilogue(node, stores), node.dims[-1]
     if node.algorithm == "nchw":  # a row of pixels at a time
-        return _epilogue(text, stores, [], rows, c, node.acc.name)
+        return _epilogue(text, loops, node.acc.name, plan.epilogue)
     if node.algorithm == "transposing":  # a block of pixels at a time, flat
-        n, c, *depth, h, w = node.dims
-        pixel = Var("pixel", h.extent * w.extent)
-        digits = flattened((h, w), pixel)
-        flat = [Store(s.buffer, s.index.substitute(digits), substitute(s.value, digits)) for s in stores]
-        return _epilogue(text, flat, [], [n, c, *depth], pixel, node.acc.name, run=ONE)
+        return _epilogue(text, loops, node.acc.name, plan.epilogue, run=ONE)
     groups = node.window.groups
     by_group = plan.algorithm == "direct" or node.algorithm in WINOGRAD_FORMS  # a run of channels ends with its group
     run = as_index(_channels(c) // groups) if by_group and groups > 1 else c.extent
-    return _epilogue(text, stores, [], rows, c, node.acc.name, run, tiled=plan.in_registers)
+    return _epilogue(text, loops, node.acc.name, plan.epilogue, run)
 
 
 def conv_fields(text: FieldPrinter, node: Conv) -> Fields:
@@ -259,37 +253,26 @@ def _channels(c: Var) -> int:
 
 def _epilogue(
     text: FieldPrinter,
-    stores: Sequence[Store],
-    batch: Sequence[Var],
-    rows: Sequence[Var],
-    n: Var,
+    loops: epilogues.Epilogue,
     acc: str,
+    plan: EpiloguePlan,
     run: Index | None = None,
-    tiled: bool = False,
     others: Sequence[str] = (),
 ) -> Epilogue:
-    """The stores in terms of z (all batch loops), m (all row loops) and the vector loop n.
+    """The stores over z (the batch), m (the rows) and the lanes of column.
 
     run: columns that a call of the epilogue finishes are a multiple of what this is a multiple of; None: of all.
-    tiled: register tiles multiply, which may add themselves.
     others: sums of columns that are finished together with those of `acc`.
     """
-    z, m = Var("z", product(v.extent for v in batch)), Var("m", product(v.extent for v in rows))
-    values: dict[Atom, Index] = {**flattened(batch, z), **flattened(rows, m)}
-    column = Var("column", n.extent)
-    values[n] = of(column)
-    scope = text.scope
-    moved = [
-        Store(s.buffer, s.index.substitute(values), accumulators_first(substitute(s.value, values))) for s in stores
-    ]
-    moved = [text.lifted.store(s) for s in moved]
-    for var, name in ((z, "z"), (m, "m"), (column, "column")):
+    scope, lifted, column = text.scope, text.lifted, loops.column
+    stores = [lifted.store(s) for s in loops.stores]
+    for var, name in ((loops.z, "z"), (loops.m, "m"), (column, "column")):
         scope.loop(var, name)
     sums = {acc: "acc"} | {name: f"other{i or ''}" for i, name in enumerate(others)}
-    lanes = _segment(scope, moved, column, sums, run or n.extent)
-    only_added = added(scope, moved, m, column) if tiled and not others else ()
-    places = results(scope, moved, m, column) if tiled and not only_added else None
-    prefetch = fetches(scope, column, [s.value for s in moved], (z, m))
+    lanes = _segment(scope, stores, column, sums, run or column.extent)
+    only_added = added(plan.adds, scope, column, lifted) if plan.adds is not None else ()
+    places = results(plan.results, scope, column, lifted) if plan.results is not None else None
+    prefetch = prefetch_lines(lifted_prefetches(plan.prefetch, lifted), column, scope)
     return Epilogue((), lanes, prefetch, only_added, places, tuple(sums.values()))
 
 

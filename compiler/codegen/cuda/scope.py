@@ -10,7 +10,7 @@ from ...ir.index import Index, Size
 from ...ir.nodes import Node
 from ...ir.plans.gpu import GpuPlan
 from ...ir.random import CALL
-from ...schedule.gpu.fit import ALIGNMENT
+from ...machine.gpu import ACCESS
 from ..cpu.scope import size_name
 from .kernel import SIGNATURE, BufferArg, KernelParam, LaunchArg, LaunchArgument, SizeArg, StatusArg, WorkArg
 
@@ -54,10 +54,10 @@ class TritonScope:
         return self.sizes.setdefault(size, size_name(size.name))
 
     def params(self) -> tuple[KernelParam, ...]:
-        rows = [KernelParam(name, f"*{SIGNATURE[b.dtype]}", ALIGNMENT) for b, name in self.buffers.items()]
+        rows = [KernelParam(name, f"*{SIGNATURE[b.dtype]}", ACCESS) for b, name in self.buffers.items()]
         rows += [KernelParam(name, "i64" if self.wide or s == CALL else "i32") for s, name in self.sizes.items()]
         if self.scratch is not None:
-            rows.append(KernelParam(WORK, f"*{self.scratch[0]}", ALIGNMENT))
+            rows.append(KernelParam(WORK, f"*{self.scratch[0]}", ACCESS))
         if self.checks:
             rows += [KernelParam(STATUS, "*i32", 4), KernelParam(LAUNCH, "i32")]
         return tuple(rows)

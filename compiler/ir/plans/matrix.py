@@ -6,9 +6,14 @@ what they are cut by.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
+
+from ..buffers import Buffer
+from ..index import Index
+from .loop import Prefetch
 
 
 class Packing(Enum):
@@ -71,6 +76,48 @@ class RegisterTile:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Rows of memory from an element on: of `buffer` from `index` on, `step` elements apart; 0: all are the same."""
+
+    buffer: Buffer
+    index: Index
+    step: Index
+
+    def __str__(self) -> str:
+        return f"{self.buffer.name}[{self.index}] by {self.step}"
+
+
+@dataclass(frozen=True)
+class Added:
+    """out = (sum + bias) + residual, no less than `low` and no more than `high`; NaN stays. None: not added."""
+
+    out: Rows
+    bias: Rows | None
+    residual: Rows | None
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        parts = ["sum", *(str(r.buffer.name) for r in (self.bias, self.residual) if r is not None)]
+        low = f" from {self.low:g}" if math.isfinite(self.low) else ""
+        high = f" to {self.high:g}" if math.isfinite(self.high) else ""
+        return f"{self.out} = {' + '.join(parts)}{low}{high}"
+
+
+@dataclass(frozen=True)
+class EpiloguePlan:
+    """How tiles finish their elements; indices are over the loops z, m and column of ir.rewrite.epilogues.
+
+    adds: the epilogue only adds and bounds, which tiles do while the sums are in registers. results: the rows that
+    tiles fetch before they write there; None: none. prefetch: what is fetched of operands before it is read.
+    """
+
+    adds: Added | None = None
+    results: Rows | None = None
+    prefetch: tuple[Prefetch, ...] = ()
+
+
+@dataclass(frozen=True)
 class MatrixPlan:
     """How a product, a convolution or an attention runs on CPUs.
 
@@ -78,10 +125,10 @@ class MatrixPlan:
     "gemm-mixed" (integer weights become floats in registers); of convolutions "depthwise", "direct" or another of
     ir.structured.Algorithm; "chain"; "attention", "attention-gradient". packing: of the operand that all rows share.
     tiles: for each level, what registers hold. blocking: None where the algorithm has none. streamed: the weights are
-    read once, as fast as memory gives them, so the kernel is told how many bytes the run reads in all. in_registers:
-    an epilogue that only adds and bounds works on the sums while they are in registers. skips_hidden: attention of many
-    rows leaves out blocks of keys that its mask hides from all of them. links: of a chain, the plan of
-    each convolution.
+    read once, as fast as memory gives them, so the kernel is told how many bytes the run reads in all. epilogue: how
+    tiles finish their elements. tasks: the axes along which threads share the kernel, the outermost first.
+    skips_hidden: attention of many rows leaves out blocks of keys that its mask hides from all of them. links: of a
+    chain, the plan of each convolution.
     """
 
     algorithm: str = ""
@@ -89,6 +136,7 @@ class MatrixPlan:
     tiles: tuple[RegisterTile, ...] = ()
     blocking: Blocking | None = None
     streamed: bool = False
-    in_registers: bool = False
+    epilogue: EpiloguePlan = EpiloguePlan()
+    tasks: tuple[str, ...] = ()
     skips_hidden: bool = False
     links: tuple[MatrixPlan, ...] = ()

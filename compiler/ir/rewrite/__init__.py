@@ -10,7 +10,8 @@ laws on random nodes with the evaluator.
     unroll                                   a loop of few iterations           loops.py
     rfactor, unroll_reduction                a reduction                        reductions.py
     cache_read                               where an operand is read           staging.py
-    compute_at                               maps and reductions of one row     schedule/fusion/rows.py
+    compute_at                               nodes over the same rows           staging.py
+    gemm_epilogue, conv_epilogue             the loops over a product's results  epilogues.py
 
 The other primitives change how a kernel runs and never what it computes, so each of them is a field of its plan
 (compiler/ir/plans/loop.py): vectorize (`vector`, `form`), unroll and jam (`vertical`, `horizontal`), sliding_window
@@ -20,10 +21,11 @@ The other primitives change how a kernel runs and never what it computes, so eac
 from .expressions import map_expressions, rename, substituted, with_loops
 from .loops import flatten, flattened, fuse, reorder, reverse, split, unroll
 from .reductions import rfactor, unroll_reduction
-from .staging import cache_read
+from .staging import cache_read, compute_at
 
 __all__ = [
     "cache_read",
+    "compute_at",
     "flatten",
     "flattened",
     "fuse",

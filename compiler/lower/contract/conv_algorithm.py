@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from ...ir.index import ONE, as_index, product
 from ...ir.layouts import PANEL
 from ...ir.structured import WINOGRAD_FORMS, Algorithm, Window
+from ...machine.cpu_products import CONVOLUTIONS, WINOGRAD
 from ...tune.choices.keys import conv_key
 from ...tune.choices.space import algorithms
 from ..core.constants import (
@@ -31,36 +31,9 @@ from .direct_conv import (
     stays_nchw,
     unrolled,
 )
-from .gemm_col2im import MOST_COLUMNS
 
-
-class Least(NamedTuple):
-    """Channels, and pixels of the output, from which on one of Winograd's convolutions pays.
-
-    unknown: whether it is taken for maps whose size the run finds. Tiles of 3x3 outputs have weights 2.8 times as large
-    as the plain ones. They pay from 144 pixels on, but maps of so few come with many channels: their weights are stored
-    as taps, and transformed in each run.
-    """
-
-    channels: int
-    pixels: int
-    unknown: bool = True
-
-
-WINOGRAD_LEAST = {
-    "winograd2": Least(32, 36),
-    "winograd2s2": Least(64, 36),
-    "winograd3taps": Least(32, 144, unknown=False),
-    "winograd3": Least(32, 400, unknown=False),
-    "winograd4": Least(32, 144),
-}
 GROUPED = (2, 4, 8)  # channels of a group that have a kernel of their own
 PLANES = 4  # channels of an input that panels read as it lies
-NCHW_INPUTS, NCHW_OUTPUTS = 16, 8  # of a convolution in planes, at most: half a panel of outputs
-MOST_STRIDE = 2  # of one with more outputs in two dimensions
-TRANSPOSED_TAPS = 25  # of such a convolution, at least, where its operand lies channels last
-DEEP_PRODUCTS = 10  # products of a row of a group, at least, in three dimensions
-LEAST_OVERLAP = 3  # strides that a window of a group of several channels is wide, at least
 
 
 def reads_nchw(ctx: Context, x: Tensor, window: Window) -> bool:
@@ -115,20 +88,21 @@ def nchw_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     if window.groups != 1:
         return _groups_pay(ctx, x, inputs, outputs, window)
-    if outputs > NCHW_OUTPUTS:
+    if outputs > CONVOLUTIONS.nchw_outputs:
         return _nchw_is_asked_for(ctx, x, inputs, window)
     if (x.rank == 5 and inputs > FEW) or _sums_are_less(inputs, outputs, window):
         return False
     if inputs > 1 and lies_channels_last(x):  # to be transposed first
-        return inputs <= NCHW_INPUTS and math.prod(window.kernel) >= TRANSPOSED_TAPS and set(window.stride) == {1}
-    return inputs <= (NCHW_INPUTS if outputs <= MOST_COLUMNS else 2 * NCHW_INPUTS)
+        large = math.prod(window.kernel) >= CONVOLUTIONS.transposed_taps
+        return inputs <= CONVOLUTIONS.nchw_inputs and large and set(window.stride) == {1}
+    return inputs <= CONVOLUTIONS.nchw_inputs * (1 if outputs <= CONVOLUTIONS.strided_columns else 2)
 
 
 def _groups_pay(ctx: Context, x: Tensor, channels: int, outputs: int, window: Window) -> bool:
     """Whether one of so many channels, in groups of few, is in planes: else those of one channel are sums over their
     taps, or tiles of channels last, as all other groups are."""
     of, to = channels // window.groups, outputs // window.groups
-    if of > FEW or to > NCHW_OUTPUTS or lies_channels_last(x):
+    if of > FEW or to > CONVOLUTIONS.nchw_outputs or lies_channels_last(x):
         return False
     width, step, dilated = window.kernel[-1], window.stride[-1], window.dilation[-1] > 1
     summed = of == 1 and lacks_tiles(x, channels, outputs)
@@ -139,14 +113,14 @@ def _groups_pay(ctx: Context, x: Tensor, channels: int, outputs: int, window: Wi
     if of == 1:
         return summed and (dilated or (x.rank == 4 and channels < LANES and width >= TILED))
     if x.rank == 5:
-        return step == 1 and of * width >= DEEP_PRODUCTS
-    return width >= LEAST_OVERLAP * step
+        return step == 1 and of * width >= CONVOLUTIONS.deep_products
+    return width >= CONVOLUTIONS.overlap * step
 
 
 def _nchw_is_asked_for(ctx: Context, x: Tensor, inputs: int, window: Window) -> bool:
     """Whether many outputs stay in planes: panels would write them channels last, to be transposed for who reads
     them."""
-    if x.rank == 5 or (x.rank == 4 and window.stride[-1] > MOST_STRIDE) or inputs > FEW:
+    if x.rank == 5 or (x.rank == 4 and window.stride[-1] > CONVOLUTIONS.stride) or inputs > FEW:
         return False
     return stays_nchw(ctx, x)
 
@@ -199,7 +173,7 @@ def channels_last_algorithm(ctx: Context, x: Tensor, window: Window, shape: Shap
             return algorithm
     pixels = product(shape[2:]).constant
     for algorithm in reversed(allowed):
-        least = WINOGRAD_LEAST.get(algorithm)
+        least = WINOGRAD.get(algorithm)
         if least and least_channels >= least.channels and (least.unknown if pixels is None else pixels >= least.pixels):
             return algorithm
     return "direct"

@@ -21,6 +21,7 @@ from ...ir.index import (
 )
 from ...ir.structured import Window
 from ...machine.cpu import WIDEST_LANES
+from ...machine.cpu_loops import WINDOWS
 from ..core.builder import call, number, where
 from ..core.context import Context
 from ..core.readers import stays_elementwise
@@ -32,8 +33,6 @@ FEW = 4  # channels that a convolution of all of them sums up one by one
 LANES = WIDEST_LANES
 TILED = 7  # widest of the tiles for channels-last inputs of two dimensions (kernels/conv/depthwise.h)
 
-#: products that are unrolled: of a signal's element, of a row with all windows that have begun; and such windows
-MOST_ITERATIONS, MOST_PRODUCTS, MOST_BEGUN = 16, 128, 11
 
 #: weight(output channel, input channel of the group, taps)
 Weight = Callable[[Index, Index, Sequence[Index]], Expr]
@@ -71,9 +70,9 @@ def unrolled(inputs: int, window: Window) -> bool:
     of a signal lie side by side."""
     *_, width = window.kernel
     if len(window.kernel) == 1:
-        return inputs * width <= MOST_ITERATIONS
+        return inputs * width <= WINDOWS.iterations
     begun = (window.kernel[-2] - 1) // window.stride[-2] + 1
-    return inputs * math.prod(window.kernel[:-2]) * width * begun <= MOST_PRODUCTS and begun <= MOST_BEGUN
+    return inputs * math.prod(window.kernel[:-2]) * width * begun <= WINDOWS.products and begun <= WINDOWS.begun
 
 
 def sum_of_taps(

@@ -15,17 +15,12 @@ from collections.abc import Sequence
 from ...ir.expr import Expr, cast
 from ...ir.index import Index, as_index, product
 from ...ir.structured import Window
+from ...machine.cpu_products import CONVOLUTIONS
 from ..core.builder import call
 from ..core.context import Context
 from ..core.tensor import Shape, Tensor, expand, permute, split_index
 from .direct_conv import FEW, Weight, stays_nchw, sum_taps
 from .matmul import product_of
-
-#: outputs times the pixels of which a stride keeps one, of the 16 columns that panels multiply for it
-MOST_COLUMNS = 6
-MANY = 16  # inputs, from more on
-LEAST_PIXELS = 256  # of a 1x1 in planes: they are packed as they come
-MOST_BYTES = 32 << 20  # of products that take more memory than the operand
 
 
 def products_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
@@ -35,19 +30,19 @@ def products_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     inputs, outputs, taps = ctx.integer(x.shape[1]), ctx.integer(shape[1]), math.prod(window.kernel)
     if taps == 1:
         return _pixels_pay(ctx, x, window, shape)
-    if window.groups != 1 or inputs <= FEW or outputs * math.prod(window.stride) > MOST_COLUMNS:
+    if window.groups != 1 or inputs <= FEW or outputs * math.prod(window.stride) > CONVOLUTIONS.strided_columns:
         return False
-    return outputs * taps <= inputs or _bytes(x, outputs * taps) <= MOST_BYTES
+    return outputs * taps <= inputs or _bytes(x, outputs * taps) <= CONVOLUTIONS.product_bytes
 
 
 def _pixels_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
     """Whether a 1x1 is a product whose columns are pixels, in planes."""
     inputs, outputs = (ctx.integer(n) // window.groups for n in (x.shape[1], shape[1]))
-    if window.groups > 1 and (inputs < MANY or outputs < MANY):
+    if window.groups > 1 and (inputs < CONVOLUTIONS.many or outputs < CONVOLUTIONS.many):
         return False
-    if inputs <= (FEW if outputs > FEW else MANY) or set(window.stride) != {1} or any(window.pad):
+    if inputs <= (FEW if outputs > FEW else CONVOLUTIONS.many) or set(window.stride) != {1} or any(window.pad):
         return False
-    return (product(shape[2:]).constant or 0) >= LEAST_PIXELS and stays_nchw(ctx, x)
+    return (product(shape[2:]).constant or 0) >= CONVOLUTIONS.pixels and stays_nchw(ctx, x)
 
 
 def _bytes(x: Tensor, rows: int) -> float:

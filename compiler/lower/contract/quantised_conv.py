@@ -13,8 +13,10 @@ import torch
 from ...ir.buffers import Buffer, Operand
 from ...ir.expr import Acc, Expr, Load, cast
 from ...ir.index import ONE, ZERO, Index, as_index, maximum, minimum, of, product
+from ...ir.layouts import PANEL
 from ...ir.nodes import Store
 from ...ir.structured import Digits, Gemm, Patches, Quantised
+from ...machine.cpu_products import CONVOLUTIONS
 from ..core.builder import call, number, where
 from ..core.constants import LinePanels
 from ..core.context import ConstantRef, Context, ints
@@ -75,14 +77,10 @@ def _sides(padding: Sequence[int], dims: int) -> tuple[tuple[int, int], ...]:
     return tuple(zip(numbers[::2], numbers[1::2], strict=True) if len(numbers) > dims else ((n, n) for n in numbers))
 
 
-#: taps that are unrolled in the loop over channels
-MOST_TAPS = 64
-
-
 def _is_depthwise(weight: ConstantRef, groups: int) -> bool:
     """Whether each channel has one window of its own, of few taps."""
     outputs, inner, *kernel = weight.tensor.shape
-    return outputs == groups and inner == 1 and math.prod(kernel) <= MOST_TAPS
+    return outputs == groups and inner == 1 and math.prod(kernel) <= CONVOLUTIONS.unrolled_taps
 
 
 def _by_channels(ctx: Context, x: Tensor, weight: ConstantRef, x_zero: int, geometry: Geometry) -> Tensor:
@@ -104,10 +102,6 @@ def _by_channels(ctx: Context, x: Tensor, weight: ConstantRef, x_zero: int, geom
         return total
 
     return builder.map(shape, "i32", value, order=channels_last(x.rank))
-
-
-#: outputs that a product has at least, where a convolution has groups: a panel of a weight
-LEAST_OUTPUTS = 16
 
 
 def _product_of_patches(
@@ -151,7 +145,7 @@ def _product_of_patches(
 
 
 def _fills(outputs: int, groups: int, together: int) -> bool:
-    return outputs // groups * together >= LEAST_OUTPUTS
+    return outputs // groups * together >= PANEL
 
 
 def _block(weight: torch.Tensor, groups: int, together: int, block: int) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, cast
 from ...ir.index import ZERO, Index, as_index, product
+from ...machine.cpu_loops import SPLITS
 from ..core.builder import compare
 from ..core.context import Context
 from ..core.registry import row
@@ -12,11 +13,6 @@ from ..core.routines import call_routine
 from ..core.tensor import Shape, Tensor, expand, unsqueeze
 from ..pointwise.create import filled
 from .gather import indirect
-
-#: up to so many edges are all compared, W values at a time
-COUNTED_EDGES = 128
-#: pieces of a long line of values, and the least length of one
-PIECES, PIECE = 64, 1024
 
 
 @row("aten.searchsorted.Tensor")
@@ -36,7 +32,7 @@ def searchsorted(
     if sorter is not None:
         edges = _in_order(ctx, edges, sorter)
     right = right or side == "right"
-    if ctx.builder.family == "cuda" or (count.constant or COUNTED_EDGES + 1) <= COUNTED_EDGES:
+    if ctx.builder.family == "cuda" or (count.constant or SPLITS.edges + 1) <= SPLITS.edges:
         return _counted(ctx, edges, values, right)
     if edges.rank > 1:
         return _halved(ctx, edges, values, right)
@@ -64,7 +60,7 @@ def _in_order(ctx: Context, edges: Tensor, sorter: Tensor) -> Tensor:
 def _pieces(n: Index) -> int:
     """Equal pieces of a line, for several threads; 1 of one whose length is not known."""
     length = n.constant or 1
-    return next((p for p in range(PIECES, 1, -1) if length % p == 0 and length // p >= PIECE), 1)
+    return next((p for p in range(SPLITS.lines, 1, -1) if length % p == 0 and length // p >= SPLITS.line), 1)
 
 
 def _counted(ctx: Context, edges: Tensor, values: Tensor, right: bool) -> Tensor:

@@ -8,15 +8,13 @@ from typing import Any
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, cast
 from ...ir.index import ONE, ZERO, Index, as_index, product
+from ...machine.cpu_products import CONVOLUTIONS
 from ..core.builder import call, number, size_value
 from ..core.context import Context
 from ..core.registry import row
 from ..core.tensor import Tensor, reshape
 from ..pointwise.create import filled
 from .reduce import moments
-
-#: channels of a group whose sums are added up for each of its channels again
-MOST_OF_GROUP = 256
 
 
 @row("aten.layer_norm.default")
@@ -144,7 +142,7 @@ def _scaled(
 
 def _channels_lie_last(x: Tensor, groups: int, per_group: Index) -> bool:
     """Whether neighbours in memory are channels of several groups, each of some channels."""
-    some = per_group.constant is not None and 1 < per_group.constant <= MOST_OF_GROUP
+    some = per_group.constant is not None and 1 < per_group.constant <= CONVOLUTIONS.group
     return some and groups > 1 and x.rank > 2 and x.memory_order()[-1] == 1
 
 

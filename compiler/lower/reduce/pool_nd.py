@@ -22,6 +22,7 @@ from ...ir.index import (
     minimum,
     product,
 )
+from ...machine.cpu_loops import WINDOWS
 from ..core.builder import (
     call,
     compare,
@@ -35,8 +36,6 @@ from ..core.registry import row
 from ..core.tensor import Shape, Tensor, linear_index
 from .pool import all_of, reached, widest
 from .scan import worst
-
-_MOST_TAPS = 16  # of a window whose maxima are looked for tap by tap
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ def _offsets(windows: Windows) -> dict[tuple[int, ...], int]:
     taps = _numbers(windows.taps)
     steps = _numbers([windows.step(d, ZERO) for d in dims])
     inner = _numbers([product(windows.size[d + 1 :]) for d in dims])
-    if taps is None or steps is None or inner is None or prod(taps) > _MOST_TAPS:
+    if taps is None or steps is None or inner is None or prod(taps) > WINDOWS.compared:
         return {}
     every = itertools.product(*(range(n) for n in taps))
     return {tap: sum(tap[d] * steps[d] * inner[d] for d in dims) for tap in every}

@@ -38,18 +38,11 @@ from ...ir.index import (
     row_major,
 )
 from ...ir.nodes import Map, Origin, Reduce, Reduction, Store
+from ...machine.cpu_loops import VARIANCES
 from ..graph import NodeGraph
 from ..loops.pipeline_samples import statistics_for, walks_beside
 from ..loops.vector_axis import reduces_contiguous
 from .mean_variance import Pair, count_of, pair_of, read_again
-
-#: elements that stay in the second level cache from one reading to the next; columns that are walked through together
-CACHED, COLUMNS = 1 << 16, 64
-#: elements of columns that are read twice, where nobody else reads them
-READ_ONCE = 1 << 15
-#: most elements of a piece: of a row in the first level cache, of one beside another row's, of a column beside 1024
-#: others in the second level cache; and fewest
-ROW_PIECE, WALKED_PIECE, COLUMN_PIECE, LEAST = 1 << 13, 1 << 10, 64, 16
 
 
 def block_variances(graph: NodeGraph) -> None:
@@ -77,7 +70,7 @@ def _many_samples(graph: NodeGraph, pair: Pair) -> bool:
     if reduces_contiguous(mean):
         return many_rows(graph, mean)
     merged = all(isinstance(r, Reduce) for b in mean.writes() for r in graph.readers(b))
-    if not merged or (count_of(mean) or 0) < 2 * COLUMN_PIECE:
+    if not merged or (count_of(mean) or 0) < 2 * VARIANCES.column_piece:
         return False
     return all(walks_beside(load, mean.dims[0]) for load in mean.reductions[0].value.loads)
 
@@ -85,7 +78,7 @@ def _many_samples(graph: NodeGraph, pair: Pair) -> bool:
 def many_rows(graph: NodeGraph, node: Reduce) -> bool:
     """Whether a reduction is of many rows that a second level cache has no room for, and a map asks for what they come
     to that goes through the same rows."""
-    if len(node.dims) != 1 or (count_of(node) or 0) <= CACHED or not reduces_contiguous(node):
+    if len(node.dims) != 1 or (count_of(node) or 0) <= VARIANCES.cached or not reduces_contiguous(node):
         return False
     readers = {n for load in node.reductions[0].value.loads for n in graph.readers(load.buffer)}
     return any(isinstance(n, Map) and node in statistics_for(graph, n)[1] for n in readers)
@@ -100,11 +93,15 @@ def pieces_of(node: Reduce, again: bool, samples: bool = False) -> int:
     if count is None or first is None or kept is None:
         return 1
     along = reduces_contiguous(node)
-    columns = 1 if along else min(COLUMNS, kept)
-    if not samples and count * columns <= CACHED and (along or again or count * columns <= READ_ONCE):
+    columns = 1 if along else min(VARIANCES.columns, kept)
+    if (
+        not samples
+        and count * columns <= VARIANCES.cached
+        and (along or again or count * columns <= VARIANCES.read_once)
+    ):
         return 1
-    most = COLUMN_PIECE if not along else WALKED_PIECE if samples else ROW_PIECE
-    return next((d for d in range(2, first + 1) if first % d == 0 and LEAST <= count // d <= most), 1)
+    most = VARIANCES.column_piece if not along else VARIANCES.walked_piece if samples else VARIANCES.row_piece
+    return next((d for d in range(2, first + 1) if first % d == 0 and VARIANCES.piece <= count // d <= most), 1)
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,7 @@ def _deviations(value: Expr, centre: Expr, squares: Acc, rest: Acc) -> tuple[Red
 def _of_first(mean: Reduce, value: Expr, result: Load, cut: Cut) -> Reduce:
     """The mean of a piece's first elements."""
     longest = max(cut.loops, key=lambda v: v.extent.constant or 0)
-    few = Var(f"{longest.name}_first", as_index(min(LEAST, longest.extent.constant or LEAST)))
+    few = Var(f"{longest.name}_first", as_index(min(VARIANCES.piece, longest.extent.constant or VARIANCES.piece)))
     places: dict[Atom, Index] = {v: of(few) if v is longest else ZERO for v in cut.loops}
     acc = Acc(f"{mean.reductions[0].acc.name}_first", result.dtype)
     count = Const(float(few.extent.constant or 1), result.dtype)

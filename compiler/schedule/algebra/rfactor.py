@@ -20,16 +20,9 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Reduce
 from ...ir.rewrite import rfactor
+from ...machine.cpu_loops import SPLITS, TASKS
 from ..graph import NodeGraph
 from ..loops.vector_axis import reduces_whole, vector_loop
-
-#: a reduction of at least so many elements is worth a second kernel
-LEAST_ELEMENTS = 1 << 18
-#: tasks that are enough, and pieces that are too many
-ENOUGH_TASKS, MOST_PIECES = 16, 64
-LEAST_ROWS = 64  # elements of a piece that make one: what is written and read again is little beside them
-#: columns of a task that reduces rows of memory (codegen/cpu/reduction_views.py)
-COLUMNS = 1024
 
 
 def split_reductions(graph: NodeGraph) -> None:
@@ -45,15 +38,15 @@ def _pieces(node: Reduce) -> int:
     """How many pieces of the outermost reduced loop; 1: leave it whole."""
     kept, reduced = node.extent.constant, product(v.extent for v in node.rdims).constant
     first = node.rdims[0].extent.constant if node.rdims else None
-    if kept is None or reduced is None or first is None or kept * reduced < LEAST_ELEMENTS:
+    if kept is None or reduced is None or first is None or kept * reduced < SPLITS.elements:
         return 1
     tasks, vector = kept, vector_loop(node)
     if vector in node.dims and vector is not None:
         width = vector.extent.constant or 1
-        tasks = kept // width * -(-width // COLUMNS)
-    if tasks >= ENOUGH_TASKS:
+        tasks = kept // width * -(-width // SPLITS.columns)
+    if tasks >= TASKS.reductions:
         return 1
-    fitting = [d for d in range(1, MOST_PIECES // tasks + 1) if first % d == 0 and d * LEAST_ROWS <= reduced]
+    fitting = [d for d in range(1, SPLITS.pieces // tasks + 1) if first % d == 0 and d * SPLITS.piece <= reduced]
     return max(fitting, default=1)
 
 

@@ -16,27 +16,21 @@ from ...ir.index import (
 )
 from ...ir.nodes import Reduce, Reduction, Store
 from ...ir.rewrite.loops import digits
+from ...machine.gpu_programs import SplitFacts
 from ..graph import NodeGraph
 
-#: rows of a reduction that are enough programs for a GPU
-ENOUGH_ROWS = 64
-#: elements of a row that one program reduces faster than two kernels
-LONG_ROW = 32768
-#: the same of rows that lie side by side in memory, which programs take many of
-ENOUGH_COLUMNS, LONG_COLUMN = 8192, 2048
-PARTS = 256
 #: reductions whose parts are reduced again
 AGAIN = {"sum": "sum", "prod": "prod", "max": "max", "top": "top", "min": "min", "any": "any", "all": "all"}
 
 
-def rfactor_rows(graph: NodeGraph) -> None:
+def rfactor_rows(graph: NodeGraph, facts: SplitFacts) -> None:
     """Splits the reductions of few rows that are long."""
     for node in list(graph.nodes):
         if isinstance(node, Reduce):
-            _split_long_rows(graph, node)
+            _split_long_rows(graph, node, facts)
 
 
-def _split_long_rows(graph: NodeGraph, node: Reduce) -> None:
+def _split_long_rows(graph: NodeGraph, node: Reduce, facts: SplitFacts) -> None:
     """acc[m] = reduce over r:R      ->      part[m, c] = reduce over l:R/C; acc[m] = reduce over c:C of part[m, c]
 
     For few rows that are long; C divides R, so that the parts are equal. Where neighbouring rows are neighbours in
@@ -53,12 +47,12 @@ def _split_long_rows(graph: NodeGraph, node: Reduce) -> None:
         return
     (reduction,) = node.reductions
     across = bool(node.dims) and not _along(node, reduction)
-    enough, long = (ENOUGH_COLUMNS, LONG_COLUMN) if across else (ENOUGH_ROWS, LONG_ROW)
+    enough, long = (facts.columns, facts.column) if across else (facts.rows, facts.row)
     if rows >= enough or length < long:
         return
-    most = min(PARTS, max(8, 4 * ENOUGH_COLUMNS // rows)) if across else PARTS
+    most = min(facts.parts, max(facts.least_parts, 4 * facts.columns // rows)) if across else facts.parts
     parts = max(c for c in range(1, most + 1) if length % c == 0)
-    if parts < 8:
+    if parts < facts.least_parts:
         return
     part, within = (
         Var("c" + node.rdims[0].name, as_index(parts)),

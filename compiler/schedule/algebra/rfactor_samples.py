@@ -14,14 +14,12 @@ from dataclasses import replace
 from ...ir.index import product
 from ...ir.nodes import Map, Reduce
 from ...ir.rewrite import rfactor
+from ...machine.cpu_loops import SPLITS
 from ..graph import NodeGraph
 from ..loops.collapse import collapse, collapse_reduced
 from ..loops.pipeline_samples import statistics_for
 from ..loops.vector_axis import reduces_contiguous, reduces_whole
 from .blocked_variance import Cut, pieces_of
-
-#: places that a reduction is of, at least, and channels, at most: a piece of them is not much more than a first cache
-PLACES, CHANNELS = 512, 512
 
 
 def rfactor_samples(graph: NodeGraph) -> None:
@@ -48,9 +46,9 @@ def _reduction_for(graph: NodeGraph, last: Map) -> Reduce | None:
     reduction, places = collapse_reduced(reductions[0]), collapse(last, keep=1, spare=1)
     if len(reduction.dims) != 2 or len(reduction.rdims) != 1 or len(places.dims) != 3 or reduces_contiguous(reduction):
         return None
-    if (reduction.rdims[0].extent.constant or 0) < PLACES or (
-        reduction.dims[1].extent.constant or CHANNELS + 1
-    ) > CHANNELS:
+    if (reduction.rdims[0].extent.constant or 0) < SPLITS.places or (
+        reduction.dims[1].extent.constant or SPLITS.channels + 1
+    ) > SPLITS.channels:
         return None
     alike = reduction.rdims[0].extent == places.dims[1].extent and reduction.dims[1].extent == places.dims[2].extent
     return reduction if alike and not reduces_whole(reduction) else None

@@ -16,13 +16,11 @@ import math
 
 from ...ir.layouts import PANEL
 from ...ir.structured import Gemm
+from ...machine.cpu_loops import SPLITS, TASKS
 from ..graph import NodeGraph
 from .split_k_gpu import split_product
 
 #: rows and columns of a task: of weights in panels, and of operands as they lie
-ROWS, PACKED_COLUMNS, COLUMNS = 32, PANEL, 128
-#: tasks that are enough, the k and the multiply-adds that are worth one; reading b takes as long as four rows
-ENOUGH_TASKS, LEAST_DEPTH, LEAST_WORK, READ_ROWS = 8, 1024, 1 << 18, 4
 
 
 def split_k(graph: NodeGraph) -> None:
@@ -40,8 +38,8 @@ def _parts(node: Gemm) -> int:
         return 1
     if len(node.dims) > (2 if node.packed else 3) or len(node.stores) != 1 or columns is None or k is None:
         return 1
-    wide = PACKED_COLUMNS if node.packed else COLUMNS
-    tasks = math.prod(batch) * math.ceil(rows / ROWS) * math.ceil(columns / wide)
-    worth = min(k // LEAST_DEPTH, max(rows, READ_ROWS) * columns * k // LEAST_WORK)
-    most = min(worth, ENOUGH_TASKS // max(tasks, 1))
+    wide = PANEL if node.packed else SPLITS.task_columns
+    tasks = math.prod(batch) * math.ceil(rows / SPLITS.task_rows) * math.ceil(columns / wide)
+    worth = min(k // SPLITS.depth, max(rows, SPLITS.read_rows) * columns * k // SPLITS.work)
+    most = min(worth, TASKS.products // max(tasks, 1))
     return max((s for s in range(1, most + 1) if k % (s * PANEL) == 0), default=1)

@@ -26,11 +26,6 @@ from ..gpu.tiles import expected_time, gemm_shape
 from ..graph import NodeGraph
 from ..loops.vector_axis import reduces_contiguous
 
-PARTS = (2, 3, 4, 6, 8)
-#: rows above which there are tiles enough
-MAX_ROWS = 512
-#: microseconds that the kernel over the rows takes for each part, and that a split has to win at least
-READ, GAIN = 0.1, 0.3
 #: maps between the product and the rows
 REACH = 4
 
@@ -47,20 +42,20 @@ def split_products(graph: NodeGraph, device: Device) -> None:
 def _parts(node: Gemm, device: Device) -> int:
     """How many parts a product is split into; 1 for one that is not."""
     rows, n, k = node.dims[-2].extent, node.dims[-1].extent.constant, node.k.constant
-    most = largest(rows)
+    most, facts = largest(rows), device.splits
     if node.quantised is not None:
         return 1  # its kernels share tiles
-    if len(node.dims) != 2 or node.packed or len(node.stores) != 1 or most is None or most > MAX_ROWS:
+    if len(node.dims) != 2 or node.packed or len(node.stores) != 1 or most is None or most > facts.product_rows:
         return 1
     if n is None or k is None or node.b.buffer.kind != "const":
         return 1
     shape, dtype = gemm_shape(node), node.b.buffer.dtype
     whole = expected_time(shape, dtype, device)
-    times = {1: whole - GAIN}
-    for parts in PARTS:
-        if k % (parts * 64) == 0:
+    times = {1: whole - facts.gain}
+    for parts in facts.product_parts:
+        if k % (parts * facts.step) == 0:
             part = replace(shape, k=k // parts, batch=parts)
-            times[parts] = expected_time(part, dtype, device, unsplit=True) + READ * parts
+            times[parts] = expected_time(part, dtype, device, unsplit=True) + facts.read * parts
     return min(times, key=lambda p: (times[p], p))
 
 

@@ -15,15 +15,10 @@ from dataclasses import replace
 from ...ir.index import ONE, product
 from ...ir.lanes import ALIGNMENT, lane_stride
 from ...ir.nodes import Reduce, Reduction
+from ...machine.cpu_loops import COLUMN_LOOPS, TASKS, VARIANCES
 from ..graph import NodeGraph
-from ..loops.vector_axis import LEAST_ROWS, vector_loop
+from ..loops.vector_axis import vector_loop
 from .mean_variance import Pair, pair_of, read_again
-from .rfactor import ENOUGH_TASKS
-
-#: elements of columns that are in the first level cache when they are read again
-CACHED = 1 << 13
-#: fewer columns wait for the row before them; of more, what is known does not stay in that cache
-LEAST_COLUMNS, MOST_COLUMNS = 128, 1024
 
 
 def combine_by_welford(graph: NodeGraph) -> None:
@@ -47,9 +42,9 @@ def _spread(pair: Pair) -> Reduce | None:
         return None
     rows, width = squares.rdims[0].extent.constant or 0, columns.extent.constant or 0
     tasks = product(v.extent for v in squares.dims[:-1]).constant or 0
-    if rows < LEAST_ROWS or rows * width <= CACHED or tasks < ENOUGH_TASKS:
+    if rows < COLUMN_LOOPS.in_registers or rows * width <= VARIANCES.in_l1 or tasks < TASKS.reductions:
         return None
-    if width % ALIGNMENT or not LEAST_COLUMNS <= width <= MOST_COLUMNS:
+    if width % ALIGNMENT or not VARIANCES.least_columns <= width <= VARIANCES.most_columns:
         return None
     element = pair.element
     steps = [(load.index.coefficient(squares.rdims[0]), lane_stride(load.index, columns)) for load in element.loads]

@@ -16,17 +16,9 @@ from ...ir.buffers import Buffer
 from ...ir.index import ZERO, Index, of
 from ...ir.nodes import Origin
 from ...ir.structured import Conv, ConvChain
+from ...machine.cpu_loops import FUSIONS
 from ..graph import NodeGraph, label, loads_of
 from ..remarks import Remarks
-
-#: least bytes of a map (of one image): smaller ones stay in the second level cache as they are
-MAP_BYTES = 256 << 10
-#: most bytes of the weights of both 1x1, which every band reads again
-WEIGHT_BYTES = 512 << 10
-#: channels of an image: fewer than kMergedChannels of conv.h
-WINDOW_CHANNELS = 8
-#: least rows of the map: tasks of several threads are blocks of rows, and each makes the first rows of its map anew
-ROWS = 14
 
 
 def fuse_chains(graph: NodeGraph, remarks: Remarks) -> None:
@@ -84,7 +76,7 @@ def _pointwise(node: Conv) -> bool:
 def _few_channels(node: Conv) -> bool:
     """Whether the node has a window whose rows of pixels are short enough to be copied."""
     win, channels = node.window, node.in_shape[-1].constant
-    small = channels is not None and channels < WINDOW_CHANNELS and win.groups == 1
+    small = channels is not None and channels < FUSIONS.image_channels and win.groups == 1
     plain = len(win.kernel) == 2 and win.kernel != (1, 1) and win.dilation[1] == 1
     return small and plain and node.algorithm == "direct" and node.x.buffer.dtype == "f32"
 
@@ -120,12 +112,12 @@ def _refusal(graph: NodeGraph, depthwise: Conv, links: tuple[Conv, ...]) -> str:
     sizes = [_bytes(dims[1].extent * dims[2].extent * dims[3].extent) for dims in maps]
     if None in sizes:
         return "the size of the map between them is not known"
-    if max(size or 0 for size in sizes) < MAP_BYTES:
+    if max(size or 0 for size in sizes) < FUSIONS.map_bytes:
         return "the map between them stays in the cache"
-    if (depthwise.in_shape[1].constant or 0) < ROWS:
+    if (depthwise.in_shape[1].constant or 0) < FUSIONS.band_rows:
         return "too few rows to share them out"
     weights = sum(_bytes(link.w.size) or 0 for link in links if link is not depthwise)
-    if weights > WEIGHT_BYTES:
+    if weights > FUSIONS.weight_bytes:
         return "the weights do not stay in the cache"
     read: list[Buffer] = [b for link in links[:-1] for b in link.reads()]
     if any(graph.crosses(read, link, links[-1]) for link in links[:-1]):

@@ -17,14 +17,12 @@ from ...ir.lanes import lane_stride
 from ...ir.nodes import Map, Reduce, Store
 from ...ir.program import AnyNode
 from ...ir.structured import Conv, Gemm
+from ...machine.cpu_loops import LANE_LOOPS
 from ...machine.targets import Family
 from ..graph import NodeGraph, label
 from ..loops.vector_axis import vector_loop
 from ..remarks import Remarks
 from .invert import digits, invert
-
-LEAST_APART = 16  # elements of a row that make lanes of their own: results so far apart are stored in another order
-LEAST_LANES = 8  # of windows that stay along the lanes
 
 
 def fuse_epilogues(graph: NodeGraph, remarks: Remarks, family: Family = "cpu") -> None:
@@ -90,12 +88,12 @@ def _interleaves(node: Gemm | Conv | Reduce, fused: Gemm | Conv | Reduce) -> boo
     if not isinstance(node, Reduce) or not isinstance(fused, Reduce) or not node.dims:
         return False
     lanes = node.dims[-1]
-    windows = (lanes.extent.constant or LEAST_LANES) >= LEAST_LANES and _windows_along(node, lanes)
+    windows = (lanes.extent.constant or LANE_LOOPS.least) >= LANE_LOOPS.least and _windows_along(node, lanes)
     if not windows and vector_loop(node) not in node.dims:
         return False
     steps = [lane_stride(s.index, lanes) for s in fused.stores]
     apart = [step.constant or 0 for step in steps if step is not None]
-    return any(step > 1 and (step < LEAST_APART or windows) for step in apart)
+    return any(step > 1 and (step < LANE_LOOPS.apart or windows) for step in apart)
 
 
 def _windows_along(node: Reduce, lanes: Var) -> bool:

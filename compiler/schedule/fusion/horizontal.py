@@ -16,8 +16,9 @@ from ...ir.expr import Acc, Expr, Load, rewrite
 from ...ir.index import Atom, Index, of
 from ...ir.nodes import Map, Nest, Reduce, Reduction, Store
 from ...ir.rewrite import substituted
+from ...machine.cpu_loops import COLUMN_LOOPS
 from ..graph import NodeGraph
-from ..loops.vector_axis import LEAST_ROWS, reduces_contiguous, reduces_whole, vector_loop
+from ..loops.vector_axis import reduces_contiguous, reduces_whole, vector_loop
 
 Stage = Map | Reduce
 
@@ -60,7 +61,10 @@ def _runs_at(graph: NodeGraph, node: Reduce, first: Reduce) -> bool:
 
 def _is_plain(node: Reduce) -> bool:
     """Whether the reductions may stand beside others: of rows or columns, and no windows."""
-    long = len(node.rdims) == 1 and (node.rdims[0].extent.constant or LEAST_ROWS) >= LEAST_ROWS
+    long = (
+        len(node.rdims) == 1
+        and (node.rdims[0].extent.constant or COLUMN_LOOPS.in_registers) >= COLUMN_LOOPS.in_registers
+    )
     return long and vector_loop(node) is not None and not reduces_whole(node)
 
 

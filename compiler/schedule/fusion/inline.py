@@ -18,13 +18,12 @@ from ...ir.nodes import Map, Reduce, Scan, Scatter, Store
 from ...ir.program import AnyNode
 from ...ir.rewrite import map_expressions
 from ...ir.structured import Attention, AttentionGradient
-from ..cost.estimates import CHEAP, is_long, number, work
+from ...machine.cpu_loops import WORK
+from ...machine.gpu import Device
+from ..cost.estimates import is_long, number, work
 from ..graph import NodeGraph, label, loads_of, operand_buffers
 from ..remarks import Remarks
 from .invert import invert
-
-#: additions that a GPU makes in the time of a launch
-LAUNCH_WORK = 1 << 26
 
 
 def inline_maps(graph: NodeGraph, remarks: Remarks, recompute: bool) -> None:
@@ -38,7 +37,7 @@ def inline_maps(graph: NodeGraph, remarks: Remarks, recompute: bool) -> None:
         if not isinstance(node, Map) or len(node.stores) != 1:
             continue
         if recompute or all(isinstance(reader, Map) for reader in graph.readers(buffer)):
-            _consider(graph, node, remarks, CHEAP if recompute else 0)
+            _consider(graph, node, remarks, WORK.cheap if recompute else 0)
 
 
 def _consider(graph: NodeGraph, node: Map, remarks: Remarks, budget: int) -> None:
@@ -73,12 +72,12 @@ def _refusal(node: Map, store: Store, readers: list[AnyNode], budget: int) -> st
     return ""
 
 
-def inline_lookups(graph: NodeGraph, remarks: Remarks) -> None:
+def inline_lookups(graph: NodeGraph, remarks: Remarks, device: Device) -> None:
     """On a GPU: places that a map computes, and what else the node that looks them up reads of maps (weights, say), are
     computed where they are read. Each is a few operations, and would be a launch."""
     waiting = [node for node in graph.nodes if _looks_up_made(graph, node)]
     for node in waiting:
-        while (maker := next(_cheaper_than_launch(graph, node), None)) is not None:
+        while (maker := next(_cheaper_than_launch(graph, node, device.fusions.launch_work), None)) is not None:
             changed = inlined(node, maker, maker.stores[0])
             graph.replace(node, changed)
             remarks.fused(label(maker), label(changed), "computed where it is read")
@@ -99,7 +98,7 @@ def _looks_up_made(graph: NodeGraph, node: AnyNode) -> bool:
     return isinstance(node, Map | Reduce) and any(isinstance(graph.producer(b), Map) for b in places)
 
 
-def _cheaper_than_launch(graph: NodeGraph, node: AnyNode) -> Iterator[Map]:
+def _cheaper_than_launch(graph: NodeGraph, node: AnyNode, most: int) -> Iterator[Map]:
     """Maps that nobody else reads, of so little work that the node may do it for each of its elements."""
     for buffer in node.reads():
         maker = graph.producer(buffer)
@@ -107,7 +106,7 @@ def _cheaper_than_launch(graph: NodeGraph, node: AnyNode) -> Iterator[Map]:
         if not isinstance(maker, Map) or len(maker.stores) != 1 or not alone:
             continue
         spent = work(maker.stores[0].value) * _iterations(node)
-        if spent <= LAUNCH_WORK and not is_long(maker.stores[0].value):
+        if spent <= most and not is_long(maker.stores[0].value):
             loads = loads_of(node, buffer)
             dense = all(invert(maker.stores[0], maker.dims, ld.index) is not None for ld in loads)
             if dense and not _overwritten(graph, maker, maker.stores[0], [node]):

@@ -27,15 +27,11 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Nest, Store
 from ...ir.rewrite import map_expressions
+from ...machine.cpu_loops import FUSIONS
 from ..graph import NodeGraph, label
 from ..remarks import Remarks
 from .invert import invert
 from .rows import as_prologue
-
-#: bytes of a row of what is looked up: it has to stay in the second level cache
-MAX_ROW_BYTES = 1 << 16
-#: of rows that are made together, at most so many: one that is read right after it was written is waited for
-MAX_ROWS_BYTES, MAX_ROWS = 1 << 14, 16
 
 Rows = tuple[Var, ...]
 
@@ -66,7 +62,7 @@ def _makers(graph: NodeGraph, node: Map, remarks: Remarks) -> Iterator[tuple[Map
         stage, reason = as_prologue(graph, maker, {node: node}, rows)
         if not isinstance(stage, Map):
             remarks.refused(label(maker), label(node), reason)
-        elif (_bytes(stage, rows) or MAX_ROW_BYTES + 1) <= MAX_ROW_BYTES:
+        elif (_bytes(stage, rows) or FUSIONS.looked_up_bytes + 1) <= FUSIONS.looked_up_bytes:
             yield maker, stage, rows
 
 
@@ -106,7 +102,7 @@ def _nest(stage: Map, node: Map, rows: Rows) -> Nest:
 def _block(row: Var, row_bytes: int) -> tuple[Var, Rows, dict[Atom, Index]]:
     """The loop over blocks of rows, that inside of one (none for a single row), and the row in terms of both."""
     count = row.extent.constant or 1
-    most = min(MAX_ROWS, MAX_ROWS_BYTES // row_bytes)
+    most = min(FUSIONS.together, FUSIONS.together_bytes // row_bytes)
     size = max((n for n in range(1, most + 1) if count % n == 0), default=1)
     if size == 1:
         return row, (), {}

@@ -19,8 +19,9 @@ from ...ir.in_place import overwrites, shared_roots
 from ...ir.index import ONE, ZERO, Indirect, Var, of
 from ...ir.nodes import Map
 from ...ir.structured import Gemm, Prologue
+from ...machine.cpu_loops import WORK
 from ...machine.gpu import TENSOR_CORE_TILE, Device
-from ..cost.estimates import LOAD, work
+from ..cost.estimates import work
 from ..cost.traffic import traffic
 from ..gpu.tiles import (
     GemmTile,
@@ -36,10 +37,6 @@ from .invert import invert
 
 #: element types of products' operands
 MULTIPLIED = ("f32", "f16", "bf16")
-#: operations that conversions and moves cost beside an element's own, and those of its way through shared memory
-MOVES, THROUGH_SHARED = 3.0, 4.5
-#: rows of a tile from which the tensor cores take an operand once for all columns
-GROUP_ROWS = 64
 
 
 def fuse_prologues(graph: NodeGraph, remarks: Remarks, device: Device) -> None:
@@ -117,7 +114,7 @@ def _spread(operand: Operand) -> tuple[int, int]:
 
 def _slower(producer: Map, fused: Gemm, device: Device) -> str:
     """Why a product is not to compute its operand; empty when it is."""
-    saved = device.launch + typical(traffic(producer).total) / (device.reached * device.bandwidth * 1e6)
+    saved = device.launch + typical(traffic(producer).total) / (device.reached * device.bytes_a_microsecond)
     spent = extra_time(fused, gemm_tile(fused, device), device)
     return "" if spent <= saved else f"the product would take {spent:.2g} us longer, {saved:.2g} us are saved"
 
@@ -126,10 +123,10 @@ def extra_time(node: Gemm, tile: GemmTile, device: Device) -> float:
     """Microseconds by which a product takes longer as it computes its operand: arithmetic that nothing hides, in rounds
     of as many programs as the multiprocessors hold.
 
-    The constants were fitted to products on an H200 (tests/gpu/prologues_sm90.json).
+    What an operation costs was fitted to products on an H200 (machine.gpu_programs.FusionFacts).
     """
     assert node.prologue is not None
-    shape = gemm_shape(node)
+    shape, facts = gemm_shape(node), device.fusions
     programs = -(-shape.m // tile.m) * -(-shape.n // (tile.n * (1 + len(node.also)))) * shape.batch * tile.split
     together = min(_resident(node, tile, device), -(-programs // device.sms))
     rounds = -(-programs // (device.sms * together))
@@ -137,10 +134,10 @@ def extra_time(node: Gemm, tile: GemmTile, device: Device) -> float:
     as_it_lies = operand_bytes(node) == DTYPES[node.prologue.dtype].size
     value, moving = node.prologue.value, {node.dims[-2], node.prologue.depth}
     tiles = sum(moving <= ld.own_vars() for ld in value.loads)  # that come as the operand does
-    operations = work(value) - LOAD * tiles + MOVES + (0 if as_it_lies else THROUGH_SHARED)
-    if as_it_lies and tile.m < GROUP_ROWS and not tile.vector:
+    operations = work(value) - WORK.load * tiles + facts.moves + (0 if as_it_lies else facts.through_shared)
+    if as_it_lies and tile.m < facts.group_rows and not tile.vector:
         operations *= max(1, tile.warps * TENSOR_CORE_TILE // tile.m)  # warps side by side compute the same rows
-    return rounds * together * elements * operations * device.sms / (device.reached * device.additions * 1e6)
+    return rounds * together * elements * operations * device.sms / (device.reached * device.additions_a_microsecond)
 
 
 def _resident(node: Gemm, tile: GemmTile, device: Device) -> int:

@@ -18,10 +18,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...ir.buffers import Buffer
-from ...ir.expr import Expr, Load, rewrite
+from ...ir.expr import Load
 from ...ir.in_place import overwrites
 from ...ir.index import (
-    ZERO,
     Atom,
     Binary,
     Index,
@@ -29,10 +28,10 @@ from ...ir.index import (
     of,
     product,
 )
-from ...ir.nodes import Map, Nest, Origin, Reduce, Store
+from ...ir.nodes import Map, Nest, Reduce, Store
 from ...ir.program import AnyNode
-from ...ir.rewrite import map_expressions, substituted
-from ...machine.cpu import L1
+from ...ir.rewrite import compute_at, substituted
+from ...machine.cpu_loops import FUSIONS
 from ..graph import NodeGraph, label
 from ..loops.column_blocks import ONE_BY_ONE, PIPELINED, Stages, in_blocks
 from ..loops.pipeline_columns import has_stages
@@ -40,11 +39,8 @@ from ..loops.vector_axis import reduces_contiguous, vector_loop
 from ..remarks import Remarks
 from .invert import digits, invert
 
-#: a row of intermediate values that does not fit the first level cache is stored in the arena instead
-MAX_LOCAL_BYTES = L1 // 2
 
-
-def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = MAX_LOCAL_BYTES, turns: bool = False) -> None:
+def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = FUSIONS.local_bytes, turns: bool = False) -> None:
     """Groups every reduction over contiguous rows with the nodes that share its rows.
 
     local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row. turns: results may lie across
@@ -71,7 +67,7 @@ def _meet(place: Binary, node: Reduce) -> bool:
 
 def fuse_columns(graph: NodeGraph, remarks: Remarks) -> None:
     """Groups every reduction across the lanes with the nodes that share its columns."""
-    _fuse(graph, remarks, MAX_LOCAL_BYTES, _reduces_across, turns=False)
+    _fuse(graph, remarks, FUSIONS.local_bytes, _reduces_across, turns=False)
 
 
 def _fuse(graph: NodeGraph, remarks: Remarks, local_bytes: int, seeds: Callable[[Reduce], bool], turns: bool) -> None:
@@ -279,19 +275,15 @@ def merge_rows(
     last = members[-1][0]
     outside = {b for n in graph.nodes if n not in dict(members) for b in n.reads()}
     stages = tuple(stage for _, stage in members)
-    origin = Origin()
-    for stage in stages:
-        origin = origin + stage.origin
     names: dict[Buffer, Buffer] = {}
     for stage in stages:
         for store in stage.stores:
             local = _row_buffer(store, stage, rows, local_bytes)
             if store.buffer.kind == "temp" and store.buffer not in outside and local is not None:
                 names[store.buffer] = local
-    stages = tuple(_localised(s, names, rows) for s in stages)
     for node, _ in members[:-1]:
         graph.remove(node)
-    nest = Nest(rows, (), origin, stages, tuple(names.values()))
+    nest = compute_at(stages, rows, names)
     graph.replace(last, nest)
     return nest
 
@@ -305,18 +297,3 @@ def _row_buffer(store: Store, stage: Map | Reduce, rows: tuple[Var, ...], local_
     if size.constant is None or size.constant * 8 > local_bytes:
         return None
     return Buffer(store.buffer.name, store.buffer.dtype, size, "local")
-
-
-def _localised(stage: Map | Reduce, names: dict[Buffer, Buffer], rows: tuple[Var, ...]) -> Map | Reduce:
-    zeros: dict[Atom, Index] = dict.fromkeys(rows, ZERO)
-
-    def leaf(e: Expr) -> Expr | None:
-        if isinstance(e, Load) and e.buffer in names:
-            return Load(names[e.buffer], e.index.substitute(zeros))
-        return None
-
-    changed = map_expressions(stage, lambda e: rewrite(e, leaf))
-    stores = tuple(
-        Store(names[s.buffer], s.index.substitute(zeros), s.value) if s.buffer in names else s for s in changed.stores
-    )
-    return replace(changed, stores=stores)

@@ -24,12 +24,11 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Nest, Reduce, Store
 from ...ir.rewrite import map_expressions
+from ...machine.cpu_loops import WORK
 from ..cost.estimates import work
 from ..graph import NodeGraph
 
 Stages = tuple[Map | Reduce, ...]
-#: terms that cost less are computed again; so are more of them than this in a row, in a block of columns
-CHEAP_TERM, MAX_TERMS, MAX_BLOCK = 16, 1 << 16, 1 << 18
 
 
 def keep_terms(graph: NodeGraph) -> None:
@@ -50,8 +49,8 @@ def keep_terms(graph: NodeGraph) -> None:
 def _kept(stages: Stages, node: Reduce, rows: tuple[Var, ...]) -> tuple[Stages, Buffer] | None:
     loops = (*node.rdims, *node.dims[len(rows) :])
     size = product(v.extent for v in loops)
-    most = MAX_BLOCK if len(node.dims) > len(rows) else MAX_TERMS
-    if len(node.reductions) != 1 or work(node.reductions[0].value) < CHEAP_TERM or not 0 < (size.constant or 0) <= most:
+    most = WORK.block if len(node.dims) > len(rows) else WORK.terms
+    if len(node.reductions) != 1 or work(node.reductions[0].value) < WORK.term or not 0 < (size.constant or 0) <= most:
         return None
     (reduction,) = node.reductions
     terms = Buffer(f"{node.stores[0].buffer.name}_terms", reduction.value.dtype, size, "local")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ir.index import Index, as_index
 from ...machine.gpu import WARP, Device
+from ...machine.gpu_programs import EACH, PROGRAM_WARPS
 from ..cost.estimates import number
 
 
@@ -12,7 +13,7 @@ def power_of_two(value: int) -> int:
     return 1 << max(value - 1, 0).bit_length()
 
 
-def warps_for(elements: int, each: int = 8, most: int = 16) -> int:
+def warps_for(elements: int, each: int = EACH, most: int = PROGRAM_WARPS) -> int:
     """Warps for a tile, of which every thread has about `each` elements."""
     return max(1, min(most, power_of_two(elements) // (WARP * each)))
 

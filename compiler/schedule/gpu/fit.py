@@ -11,11 +11,9 @@ from ...ir.nodes import Node
 from ...ir.plans.tiles import AttentionTile, GemmTile, Tile
 from ...ir.program import AnyNode
 from ...ir.structured import Attention, Conv, Gemm, Quantised
+from ...machine.gpu import ACCESS, SPECIALIZED_ROWS, SPECIALIZED_WARPS
 from .axes import as_product
 from .width import is_wide
-
-#: pointers are aligned to this many bytes: the arena, the weights, and inputs (the runtime copies another once)
-ALIGNMENT = 16
 
 
 def tile_misfit(node: AnyNode, tile: Tile) -> str:
@@ -44,8 +42,9 @@ def misfit(node: Gemm, tile: GemmTile) -> str:
         return reason
     if not tile.descriptors:
         return "only programs that walk over tiles have specialized warps" if tile.specialize else ""
-    if tile.specialize and (tile.split > 1 or tile.flatten or tile.halves or tile.m < 128 or tile.warps != 4):
-        return "specialized warps share 128 rows of a tile that one program computes"
+    shares = tile.m >= SPECIALIZED_ROWS and tile.warps == SPECIALIZED_WARPS
+    if tile.specialize and (tile.split > 1 or tile.flatten or tile.halves or not shares):
+        return f"specialized warps share {SPECIALIZED_ROWS} rows of a tile that one program computes"
     if tile.specialize and (len(tile.parts) > 1 or node.also or node.prologue):
         return "specialized warps have one accumulator, of operands as they lie in memory"
     if len(node.dims) > 2 and (node.prologue or not _slices(node, tile)):
@@ -78,7 +77,7 @@ def _slices(node: Gemm, tile: GemmTile) -> bool:
 
 
 def _aligned(operand: Operand, row: Index) -> bool:
-    elements = ALIGNMENT // DTYPES[operand.buffer.dtype].size
+    elements = ACCESS // DTYPES[operand.buffer.dtype].size
     return divides(elements, row) and divides(elements, operand.offset)
 
 
@@ -90,7 +89,7 @@ def attention_misfit(node: Attention, tile: AttentionTile) -> str:
         return "descriptors need keys and values that lie one behind the other"
     if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.keys)):
         return "descriptors of memory that may pass 2^31 elements need fixed sizes"
-    elements = ALIGNMENT // DTYPES[node.k.buffer.dtype].size
+    elements = ACCESS // DTYPES[node.k.buffer.dtype].size
     indices = [i for o in (node.q, node.k, node.v) for i in (o.offset, *o.strides)]
     if not all(divides(elements, i) for i in indices):
         return "descriptors need rows that start at multiples of 16 bytes"

@@ -10,12 +10,9 @@ from ...ir.index import ONE
 from ...ir.layouts import row_words
 from ...ir.plans.tiles import GemmTile
 from ...ir.structured import Gemm, Quantised
-from ...machine.gpu import LINE, TENSOR_CORE_TILE, Device
+from ...machine.gpu import FLOAT8, LINE, TENSOR_CORE_TILE, Device
 from .fit import misfit
 from .tiles import Shape, gemm_shape, vector_tile
-
-#: capability from which tensor cores multiply float8
-FLOAT8 = 90
 
 
 def quantised_tile(node: Gemm, how: Quantised, device: Device) -> GemmTile:
@@ -51,7 +48,7 @@ def _of_groups(shape: Shape, how: Quantised, node: Gemm, device: Device) -> Gemm
     if shape.m <= device.quantised.few_rows:
         return _few_rows(shape, step, step * (2 if how.run else 1), -(-words // step), device)
     many = _many_rows(shape, node, device, 1)
-    return replace(many, k=min(step, 32 if how.run else 64))
+    return replace(many, k=min(step, device.quantised.group_steps[how.run > 0]))
 
 
 def _few_rows(shape: Shape, step: int, line: int, steps: int, device: Device) -> GemmTile:
@@ -60,7 +57,7 @@ def _few_rows(shape: Shape, step: int, line: int, steps: int, device: Device) ->
     for n, split in itertools.product(facts.narrow, facts.splits):
         crowded = n < facts.narrow[0] and -(-shape.n // facts.narrow[0]) >= facts.crowd * device.sms
         if not crowded and (split == 1 or steps >= split * facts.least_steps):
-            tiles.append(GemmTile(TENSOR_CORE_TILE, n, step, 4, facts.stages, split))
+            tiles.append(GemmTile(TENSOR_CORE_TILE, n, step, facts.few_warps, facts.stages, split))
     return min(tiles, key=lambda t: (few_rows_time(shape, t, line, steps, device), t.split, t.n))
 
 
@@ -74,7 +71,7 @@ def few_rows_time(shape: Shape, tile: GemmTile, line: int, steps: int, device: D
     computed = own * max(1.0, programs / (device.together * device.sms))
     sums = 4.0 * tile.m * shape.n * tile.split if tile.split > 1 else 0.0
     stream = float(shape.n * steps * line)
-    speed = device.bandwidth * 1e6
+    speed = device.bytes_a_microsecond
     return device.startup + device.latency + max(computed, stream / speed) + sums / speed
 
 
@@ -89,19 +86,20 @@ def row_tile(shape: Shape, device: Device) -> GemmTile:
     """The tile of one row of floats and weights of bytes."""
     tile = vector_tile(shape, device)
     n = tile.n
-    while n > 4 and -(-shape.n // n) < device.quantised.row_filling * device.sms:
+    while n > device.products.least_row_columns and -(-shape.n // n) < device.quantised.row_filling * device.sms:
         n //= 2
     return replace(tile, n=n, stages=device.quantised.stages)
 
 
 def _many_rows(shape: Shape, node: Gemm, device: Device, lines: int) -> GemmTile:
     """A tile of tensor cores for programs that compute one each."""
-    n = 128 if shape.n > 64 else 64
-    m = 128
+    facts = device.quantised
+    n = facts.tile if shape.n > facts.narrow_tile else facts.narrow_tile
+    m = facts.tile
     while m > 2 * TENSOR_CORE_TILE and (m >= 2 * shape.m or -(-shape.m // m) * -(-shape.n // n) < device.sms):
         m //= 2
-    step = 64 if node.a_dtype in ("f16", "bf16") else 32 if node.a_dtype == "f32" else 64 * lines
-    return GemmTile(m, n, step, 8 if m == 128 else 4, 3)
+    step = dict(facts.steps).get(node.a_dtype, facts.byte_step * lines)
+    return GemmTile(m, n, step, facts.warps if m == facts.tile else facts.few_warps, facts.stages)
 
 
 def _pair(shape: Shape, node: Gemm, device: Device) -> GemmTile:
@@ -116,7 +114,7 @@ def _walking(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
     are added to others take registers of their own."""
     how = node.quantised
     promoted = how is not None and how.float8 and not how.fast
-    tile = GemmTile(128, 128 if promoted else 256, 128, 8, 4 if promoted else 3, descriptors=True)
     facts = device.quantised
+    tile = facts.promoted if promoted else facts.walking
     large = shape.m >= facts.many_rows and shape.n >= facts.many_columns and shape.k >= facts.many_deep
     return tile if large and not misfit(node, tile) else None

@@ -17,14 +17,10 @@ from ...ir.plans.gpu import PartPlan, RoutinePlan
 from ...ir.program import Assert
 from ...ir.routines import Routine
 from ...machine.gpu import Device
+from ...machine.gpu_programs import MATRIX_IN_MEMORY, MATRIX_IN_REGISTERS, MATRIX_OF_EXP, MATRIX_OF_SOLVER
 from ..cost.estimates import number
 from .blocks import blocks, power_of_two, share, warps_for
 from .width import INT32_MAX, fits_int32, is_wide
-
-#: rows and columns of a matrix in registers
-MOST_IN_REGISTERS = 128
-#: and of one in scratch memory, of which a row or a column is in registers
-MOST_IN_MEMORY = 4096
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class MatrixLimits:
     """Of a factorisation: how many of its sizes are of tiles, the most of each, and whether rows lie in memory."""
 
     tiles: int
-    most: int = MOST_IN_REGISTERS
+    most: int = MATRIX_IN_REGISTERS
     in_memory: bool = False
 
     @property
@@ -43,17 +39,17 @@ class MatrixLimits:
 
 MATRICES: Mapping[str, MatrixLimits] = {
     "lu": MatrixLimits(2),
-    "pivot_order": MatrixLimits(1, MOST_IN_MEMORY),
-    "triangular": MatrixLimits(1, 1024),
+    "pivot_order": MatrixLimits(1, MATRIX_IN_MEMORY),
+    "triangular": MatrixLimits(1, MATRIX_OF_SOLVER),
     "cholesky": MatrixLimits(1),
     "ldl": MatrixLimits(1),
-    "ldl_solve": MatrixLimits(1, 1024),
+    "ldl_solve": MatrixLimits(1, MATRIX_OF_SOLVER),
     "qr": MatrixLimits(2),
     "reflectors": MatrixLimits(2),
-    "matrix_exp": MatrixLimits(1, 64),
-    "eigh": MatrixLimits(1, MOST_IN_MEMORY, True),
-    "eig": MatrixLimits(1, MOST_IN_MEMORY, True),
-    "svd": MatrixLimits(2, MOST_IN_MEMORY, True),
+    "matrix_exp": MatrixLimits(1, MATRIX_OF_EXP),
+    "eigh": MatrixLimits(1, MATRIX_IN_MEMORY, True),
+    "eig": MatrixLimits(1, MATRIX_IN_MEMORY, True),
+    "svd": MatrixLimits(2, MATRIX_IN_MEMORY, True),
 }
 #: routines of boxes and of states. Their loops, and those of factorisations, end by what a sum says: all lanes have to
 #: read the same, or some wait for others that have left; but lanes whose FMAs differ do not
@@ -122,7 +118,7 @@ def _matrix(node: Routine, device: Device) -> tuple[PartPlan, ...]:
         tiles.append(min(facts.columns, power_of_two(size_bound(node.sizes[1]) or facts.columns)))
         programs = (node.count, blocks(node.sizes[1], tiles[1]))
     held = tiles[0] if limits.in_memory else tiles[0] * tiles[-1]
-    return (_part("matrix", held, programs, device, warps_for(held, 16), tiles=tuple(tiles)),)
+    return (_part("matrix", held, programs, device, warps_for(held, facts.summed), tiles=tuple(tiles)),)
 
 
 def _sort(node: Routine, device: Device) -> tuple[PartPlan, ...]:
@@ -134,7 +130,7 @@ def _sort(node: Routine, device: Device) -> tuple[PartPlan, ...]:
     for i, run in enumerate([facts.run, *(facts.run << i for i in range(64) if facts.run << i < bound)]):
         block = min(facts.merged if i else facts.sorted, power_of_two(bound or facts.run))
         step = min(facts.step, block)
-        warps = warps_for(block * (1 if i else step), 64)
+        warps = warps_for(block * (1 if i else step), facts.compared)
         programs = (node.count, blocks(n, block))
         found.append(_part("merge" if i else "runs", block, programs, device, warps, step=step, run=run))
     return tuple(found)
@@ -144,14 +140,14 @@ def _mode(node: Routine, device: Device) -> tuple[PartPlan, ...]:
     facts = device.routines
     block = min(facts.sorted, power_of_two(size_bound(node.sizes[0]) or facts.sorted))
     step = min(facts.step, block)
-    return (_part("mode", block, (node.count,), device, warps_for(block * step, 64), step=step),)
+    return (_part("mode", block, (node.count,), device, warps_for(block * step, device.routines.compared), step=step),)
 
 
 def _nonzero_indices(node: Routine, device: Device) -> tuple[PartPlan, ...]:
     """One program where a mask is short; else programs that count, and then programs that write."""
     facts = device.routines
     (n,) = node.sizes
-    bound, warps = size_bound(n), warps_for(facts.block, 8)
+    bound, warps = size_bound(n), warps_for(facts.block)
     if bound is not None and bound <= facts.alone:
         return (_part("alone", facts.block, (ONE,), device, warps, run=facts.alone),)
     part = maximum(ONE, blocks(n, facts.block * facts.parts)) * facts.block
@@ -220,7 +216,7 @@ def _fourier(node: Routine, device: Device) -> tuple[PartPlan, ...]:
             power_of_two(most),
         )
         block, form = max(fits, least), "tensor cores" if dtype == "f32" else "sums"
-        warps = warps_for(block * padded, 16, 8)
+        warps = warps_for(block * padded, facts.summed, facts.most_warps)
         found.append(_part(form, block, (blocks(total, block),), device, warps, shares=len(steps), wide=wide))
     return tuple(found)
 

@@ -16,7 +16,7 @@ from ...ir.expr import Call, Load
 from ...ir.index import ONE, Index, Size
 from ...ir.plans.tiles import AttentionTile, GemmTile
 from ...ir.structured import Attention, Conv, Gemm
-from ...machine.gpu import LINE, REGISTERS, TENSOR_CORE_TILE, WARP, Device
+from ...machine.gpu import FLOAT32_PRODUCTS, LINE, REGISTERS, TENSOR_CORE_TILE, WARP, Device
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _pair_tile(node: Gemm, shape: Shape, dtype: str, device: Device) -> GemmTile
     if known is None or known.split > 1 or known.vector or len(known.parts) > 1:
         known = fastest(shapes(node), dtype, device, splits=(1,))
     width = known.parts[0] // (1 << len(node.also).bit_length())
-    return replace(known, n=max(16, width), flatten=False, halves=False)
+    return replace(known, n=max(TENSOR_CORE_TILE, width), flatten=False, halves=False)
 
 
 def is_heavy(node: Gemm | Conv) -> bool:
@@ -205,7 +205,7 @@ def conv_tile(node: Conv, device: Device) -> GemmTile:
 
     shape = conv_shape(node)
     if node.depthwise:
-        return depthwise_tile(node)
+        return depthwise_tile(node, device)
     known = measured_conv(shape, node.w.dtype, device) if len(shapes(node)) == 1 else None
     heavy = is_heavy(node)
     if known is not None and (not heavy or leaves_registers(known, device)):
@@ -234,27 +234,31 @@ def fastest(
 
 def candidates(shape: Shape, dtype: str, device: Device, splits: tuple[int, ...] | None = None) -> Iterator[GemmTile]:
     """Tiles that are worth a look for a shape."""
-    half, splits = uses_tensor_cores(dtype, device), splits or device.products.splits
+    facts, least = device.products, TENSOR_CORE_TILE
+    half, splits = uses_tensor_cores(dtype, device), splits or facts.splits
     for m, n in dict(device.half_tiles if half else device.float_tiles):
-        if (m > 16 and m >= 2 * shape.m) or (n > 32 and n >= 2 * shape.n) or (dtype == "f32" and m * n > 128 * 128):
+        wide = dtype == "f32" and m * n > facts.most_float
+        if (m > least and m >= 2 * shape.m) or (n > 2 * least and n >= 2 * shape.n) or wide:
             continue
-        for k, split in itertools.product(steps(m, n, shape, half), splits):
+        for k, split in itertools.product(steps(m, n, shape, half, device), splits):
             if split == 1 or (shape.fixed_k and shape.k >= split * k * 2):
                 stages = max(2, min(4 if half else 3, device.operands_room // ((m + n) * k * shape.size)))
-                yield GemmTile(m, n, k, 8 if m * n >= 128 * (128 if shape.size == 2 else 64) else 4, stages, split)
+                yield GemmTile(
+                    m, n, k, 8 if m * n >= facts.many_warps * (2 if shape.size == 2 else 1) else 4, stages, split
+                )
 
 
 def uses_tensor_cores(dtype: str, device: Device) -> bool:
     return dtype != "f32" or device.float32 != "ieee"
 
 
-def steps(m: int, n: int, shape: Shape, half: bool) -> tuple[int, ...]:
+def steps(m: int, n: int, shape: Shape, half: bool, device: Device) -> tuple[int, ...]:
     """Elements of k that a program takes at a time: a line of each row or two, less where k is short."""
     short = max(TENSOR_CORE_TILE, 1 << max(shape.k - 1, 0).bit_length())
     if not half:
         return (TENSOR_CORE_TILE,)
     wide = LINE // shape.size
-    if shape.size == 2 and m * n <= 64 * 128 and shape.k >= 4 * wide:
+    if shape.size == 2 and m * n <= device.products.wide_steps and shape.k >= 4 * wide:
         return (wide, 2 * wide)
     return (min(wide, short),)
 
@@ -262,9 +266,9 @@ def steps(m: int, n: int, shape: Shape, half: bool) -> tuple[int, ...]:
 def estimate(shape: Shape, dtype: str, tile: GemmTile, device: Device) -> float:
     """Microseconds that a product takes, by the model."""
     reached = dict(device.half_tiles if uses_tensor_cores(dtype, device) else device.float_tiles)
-    part = reached.get((tile.m, tile.n), 0.5)
+    part = reached.get((tile.m, tile.n), device.products.unknown_part)
     if dtype == "f32" and device.float32 != "ieee":
-        part = part / (6 if device.float32 == "tf32x3" else 2)
+        part = part / FLOAT32_PRODUCTS[device.float32]
     threads = WARP * tile.warps
     programs = -(-shape.m // tile.m) * -(-shape.n // tile.n) * shape.batch * tile.split
     shared = (tile.m + tile.n) * tile.k * shape.size * tile.stages
@@ -272,33 +276,33 @@ def estimate(shape: Shape, dtype: str, tile: GemmTile, device: Device) -> float:
     together = max(1, min(device.shared // shared, REGISTERS // registers, -(-programs // device.sms)))
     rounds = -(-programs // (device.sms * together))
     count = -(-shape.k // (tile.k * tile.split))
-    roof, memory = device.tflops * 1e6 / device.sms, device.bandwidth * 1e6 / device.sms  # of one, in a microsecond
+    roof, memory = device.tflops * 1e6 / device.sms, device.bytes_a_microsecond / device.sms  # of one
     compute = 2 * tile.m * tile.n * tile.k / (roof * part) * together
     loads = (tile.m + tile.n) * tile.k * shape.size * together / (memory * device.l2_speed)
     program = device.startup + device.latency + count * max(compute, loads, device.latency / tile.stages)
     program += tile.m * tile.n * shape.size * together / memory * device.products.epilogue
     traffic = (shape.m * shape.k + shape.n * shape.k + shape.m * shape.n) * shape.batch * shape.size
     gather = device.gather + device.gather_part * tile.split if tile.split > 1 else 0.0
-    return max(rounds * program, traffic / (device.bandwidth * 1e6)) + gather
+    return max(rounds * program, traffic / (device.bytes_a_microsecond)) + gather
 
 
 def vector_tile(shape: Shape, device: Device) -> GemmTile:
     """The tile of a product with one row: programs that fill the chip twice, each with a few rows of the weight."""
-    n = 16
-    while n > 4 and -(-shape.n // n) * shape.batch < 2 * device.sms:
+    facts, full = device.products, 2 * device.sms
+    n = facts.row_columns
+    while n > facts.least_row_columns and -(-shape.n // n) * shape.batch < full:
         n //= 2
-    split = 1
-    while (
-        split < 8 and shape.fixed_k and shape.k >= split * 1024 and shape.n // n * shape.batch * split < 2 * device.sms
-    ):
+    split, most = 1, facts.row_splits if shape.fixed_k else 1
+    while split < most and shape.k >= split * facts.row_depth and shape.n // n * shape.batch * split < full:
         split *= 2
-    return GemmTile(1, n, max(16, min(512, 1 << max(shape.k - 1, 0).bit_length())), 4, 3, split, vector=True)
+    step = max(TENSOR_CORE_TILE, min(facts.row_step, 1 << max(shape.k - 1, 0).bit_length()))
+    return GemmTile(1, n, step, 4, 3, split, vector=True)
 
 
-def depthwise_tile(node: Conv) -> GemmTile:
-    channels = typical(node.dims[3].extent)
-    n = max(16, min(64, 1 << (channels - 1).bit_length()))
-    return GemmTile(2048 // n, n, 16, 4, 2)
+def depthwise_tile(node: Conv, device: Device) -> GemmTile:
+    channels, (least, most) = typical(node.dims[3].extent), device.products.depthwise_channels
+    n = max(least, min(most, 1 << (channels - 1).bit_length()))
+    return GemmTile(device.products.depthwise // n, n, TENSOR_CORE_TILE, 4, 2)
 
 
 # attention -----------------------------------------------------------------------------------------------------------
@@ -314,19 +318,18 @@ def attention_tile(node: Attention, device: Device) -> AttentionTile:
     known = measured_attention(queries, keys, head, products, node.causal, dtype, device)
     if known is not None and not attention_misfit(node, known):
         return known
-    if node.q.buffer.dtype == "f32":
-        rows, columns = (32, 32) if head > 64 else (64, 32)
-    else:
-        rows, columns = (64, 64) if head > 64 else (128, 64)
-        if head > 128:
-            rows, columns = 64, 32
+    facts, floats = device.attention, dtype == "f32"
+    rows, columns = next(tile for most, tile in (facts.float_tiles if floats else facts.half_tiles) if head <= most)
     group = typical(h.extent) // typical(node.kv_heads)
-    packed = queries * group if queries * 2 <= 16 and group > 1 else queries
+    packed = queries * group if queries * 2 <= facts.packed and group > 1 else queries
     products = typical(b.extent) * (typical(node.kv_heads) if packed != queries else typical(h.extent))
-    while rows > 16 and (rows >= 2 * packed or -(-packed // rows) * products < device.sms):
+    while rows > facts.least_rows and (rows >= 2 * packed or -(-packed // rows) * products < device.sms):
         rows //= 2
     programs = -(-packed // rows) * products
     split = 1
-    while not node.causal and split < 16 and programs * split * 2 <= 2 * device.sms and keys >= split * columns * 4:
+    most = 1 if node.causal else facts.splits
+    while split < most and programs * split <= device.sms and keys >= split * columns * facts.steps:
         split *= 2
-    return AttentionTile(rows, columns, 8 if rows >= 128 else 4, 3 if node.q.buffer.dtype != "f32" else 2, split)
+    warps = facts.few_warps if rows < facts.many_rows else facts.warps
+    stages = facts.float_stages if floats else facts.half_stages
+    return AttentionTile(rows, columns, warps, stages, split)

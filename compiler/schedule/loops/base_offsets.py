@@ -16,10 +16,8 @@ from ...ir.lanes import direct
 from ...ir.nodes import Map, Nest, Reduce, Store
 from ...ir.program import AnyNode
 from ...ir.rewrite import map_expressions
+from ...machine.cpu_loops import LANE_LOOPS
 from .lane_bounds import MOST_APART
-
-#: what is left of a start: less than so many elements, so that vectors stay as well aligned as they were
-UNIT = 64
 
 
 def with_base_offsets(node: AnyNode) -> tuple[AnyNode, dict[Buffer, int]]:
@@ -34,7 +32,8 @@ def with_base_offsets(node: AnyNode) -> tuple[AnyNode, dict[Buffer, int]]:
         start = 0 if _fixed(index) else max(index.terms.get((), 0), 0)
         lowest[root] = min(lowest.get(root, start), start)
     own = {b.root for b in node.locals} if isinstance(node, Nest) else set()
-    base_offsets = {b: n // UNIT * UNIT for b, n in lowest.items() if n >= UNIT and b not in own}
+    unit = LANE_LOOPS.aligned
+    base_offsets = {b: n // unit * unit for b, n in lowest.items() if n >= unit and b not in own}
     if not base_offsets:
         return node, base_offsets
     if isinstance(node, Nest):

@@ -13,10 +13,8 @@ from ...ir.index import (
 )
 from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
 from ...ir.rewrite import fuse
+from ...machine.cpu_loops import ROW_LOOPS, TASKS
 from .vector_axis import keeps_indices
-
-#: elements of a row that is worth a loop of its own; rows that threads can share
-LONG_ROW, LEAST_ROWS = 1024, 64
 
 N = TypeVar("N", bound=Map | Reduce | Scan)
 
@@ -61,9 +59,9 @@ def _without_last_row(nest: Nest) -> Nest | None:
     (*rows, _), rank = nest.dims, len(nest.dims)
     left = product(v.extent for v in rows).constant
     plain = not nest.locals and not nest.pipeline_stages and all(isinstance(s, Map) for s in nest.stages)
-    if not plain or (left is not None and left < LEAST_ROWS) or any(len(s.dims) == rank for s in nest.stages):
+    if not plain or (left is not None and left < TASKS.rows) or any(len(s.dims) == rank for s in nest.stages):
         return None
-    if any((s.dims[rank].extent.constant or LONG_ROW) >= LONG_ROW for s in nest.stages):
+    if any((s.dims[rank].extent.constant or ROW_LOOPS.long) >= ROW_LOOPS.long for s in nest.stages):
         return None
     stages = [
         s for s in (fuse(stage, stage.dims[rank - 1], stage.dims[rank]) for stage in nest.stages) if s is not None

@@ -24,15 +24,8 @@ from ...ir.index import (
 from ...ir.nodes import Map, Reduce
 from ...ir.rewrite import with_loops
 from ...ir.rewrite.loops import indices_of, walks_as_one
+from ...machine.cpu_loops import COLUMN_LOOPS, TASKS
 from .vector_axis import vector_loop
-
-#: blocks that keep the cores of a machine busy
-LEAST_BLOCKS = 16
-#: columns of a block: whole lines of memory, some of them side by side
-STEP, LEAST_COLUMNS = 16, 64
-#: columns of pipelined blocks, the best first: two of the longest vectors, so that what pipeline stages keep stays in
-#: the first cache where columns are not deep
-STRIPS = (32, 48, 16)
 
 Stages = tuple[Map | Reduce, ...]
 
@@ -51,9 +44,9 @@ class Most:
 
 
 #: blocks whose stages run one after the other: no more columns than accumulators have room for
-ONE_BY_ONE = Most(2048, 1 << 16, 1 << 17)
+ONE_BY_ONE = Most(COLUMN_LOOPS.most, COLUMN_LOOPS.elements, COLUMN_LOOPS.uncut)
 #: pipelined ones; what is kept of deep columns lies in the third cache
-PIPELINED = Most(max(STRIPS), 1 << 18, strips=STRIPS)
+PIPELINED = Most(max(COLUMN_LOOPS.strips), COLUMN_LOOPS.pipelined, strips=COLUMN_LOOPS.strips)
 
 
 def in_blocks(
@@ -78,7 +71,7 @@ def _in_blocks(stages: Stages, rows: tuple[Var, ...], limits: Most) -> tuple[Sta
     depth = _depth(stages)
     if not size or depth is None:  # of no columns there is no block
         return None
-    most = size if count is None else count * size // LEAST_BLOCKS
+    most = size if count is None else count * size // TASKS.blocks
     width = _width(size, depth, replace(limits, columns=min(most, limits.columns)))
     if width is None:
         return None
@@ -118,5 +111,12 @@ def _width(columns: int, depth: int, most: Most) -> int | None:
         return next((n for n in most.strips if n <= fits and columns % n == 0 and not deep), None)
     if columns <= most.columns and columns * depth <= most.elements:
         return columns
-    found = next((n for n in range(fits - fits % STEP, LEAST_COLUMNS - 1, -STEP) if columns % n == 0), None)
+    found = next(
+        (
+            n
+            for n in range(fits - fits % COLUMN_LOOPS.step, COLUMN_LOOPS.least - 1, -COLUMN_LOOPS.step)
+            if columns % n == 0
+        ),
+        None,
+    )
     return columns if found is None and columns <= most.columns and columns * depth <= most.uncut else found

@@ -11,30 +11,13 @@ from ...ir.index import ONE, ZERO, Atom, Index, Var, minimum, of, product
 from ...ir.lanes import ALIGNMENT, depends, lane_stride
 from ...ir.nodes import Map, Nest, Reduce, Scan
 from ...ir.plans.loop import ColumnWalk, Form, LoopPlan, Prefetch, ReductionKind
-from ...machine.cpu import ARGMAX_ROWS_AHEAD, BEYOND_L2, COLUMNS_AHEAD, WIDE_ARGMAX_AHEAD, WIDE_COLUMNS_AHEAD
-from ..algebra.rfactor import ENOUGH_TASKS
+from ...machine.cpu import ARGMAX_ROWS_AHEAD, COLUMNS_AHEAD, WIDE_ARGMAX_AHEAD, WIDE_COLUMNS_AHEAD
+from ...machine.cpu_loops import COLUMN_LOOPS, TASKS, WORK
 from ..cost.estimates import number, work
 from .interleaved_streams import in_memory, widest
 from .prefetch import prefetches, stream_prefetches
-from .vector_axis import LEAST_ROWS, keeps_indices
+from .vector_axis import keeps_indices
 
-#: accumulators of a block of columns, and rows after which they are added into the result
-BLOCK_COLUMNS, BLOCK_ROWS = 1024, 64
-#: bytes of a row of memory that are reduced before the next one's turn, where rows are pages apart
-WIDE_BYTES = 32768
-#: columns of rows so narrow that twice as many are added into the result together
-NARROW = 128
-#: most columns of rows that are reduced in the order of memory: their accumulators stay in the first cache
-IN_ORDER = 4096
-#: most rows of a block of columns that are walked together (fewer where places are kept: each waits for the one before
-#: it), and the work on an element above which each has its turn
-TOGETHER, INDICES_TOGETHER, LONG_WORK = 8, 4, 12
-#: elements of blocks so small that the next one is fetched instead of rows
-SMALL_BLOCK = 40960
-#: streams of rows whose places are kept, their most columns, least rows, and least bytes: fewer lie in the caches
-INDICES_STREAMS, STREAM_COLUMNS, STREAM_ROWS, STREAM_BYTES = 4, 512, 64, BEYOND_L2
-#: columns of a task of a scan: what they carry stays in the first level cache
-SCAN_COLUMNS = 1024
 #: reduction that keeps a position -> that of the value
 BEST = {"argmax": "max", "argmin": "min"}
 
@@ -43,17 +26,17 @@ def block_columns(node: Reduce, vector: Var) -> int:
     """Columns of a block of accumulators."""
     if _in_order(node, vector):
         return vector.extent.constant or 0
-    return _wide_columns(node, vector) or BLOCK_COLUMNS
+    return _wide_columns(node, vector) or COLUMN_LOOPS.block
 
 
 def _wide_columns(node: Reduce, vector: Var) -> int:
     """Columns of a block where rows of memory lie far apart; 0: they do not, or there are too few for all tasks, or
     instructions take the time."""
     values, row = [f.value for f in node.reductions], node.rdims[-1]
-    columns = WIDE_BYTES // widest(values)
+    columns = COLUMN_LOOPS.wide_bytes // widest(values)
     long = any(DTYPES[f.acc.dtype].size > DTYPES["f32"].size for f in node.reductions)
-    few = (row.extent.constant or LEAST_ROWS) < LEAST_ROWS
-    if work(*values) > LONG_WORK or (few if keeps_indices(node) else long):
+    few = (row.extent.constant or COLUMN_LOOPS.in_registers) < COLUMN_LOOPS.in_registers
+    if work(*values) > WORK.long or (few if keeps_indices(node) else long):
         return 0
     loads = [load for v in values for load in v.loads if depends(load.index, row)]
     apart = [(load.index.coefficient(row) or ZERO).constant or 0 for load in loads]
@@ -61,9 +44,9 @@ def _wide_columns(node: Reduce, vector: Var) -> int:
     if not streams or min(apart, default=0) < columns:
         return 0
     elements = product(v.extent for v in node.dims).constant or 0
-    while columns > BLOCK_COLUMNS and elements // columns < ENOUGH_TASKS:
+    while columns > COLUMN_LOOPS.block and elements // columns < TASKS.reductions:
         columns //= 2
-    return columns if columns > BLOCK_COLUMNS and (vector.extent.constant or 0) >= columns else 0
+    return columns if columns > COLUMN_LOOPS.block and (vector.extent.constant or 0) >= columns else 0
 
 
 def _wide_walk(node: Reduce, vector: Var) -> ColumnWalk:
@@ -82,12 +65,13 @@ def _in_order(node: Reduce, vector: Var) -> bool:
     """Whether rows are reduced one after the other: they lie so in memory, which is read as one stream."""
     columns, row = vector.extent.constant or 0, node.rdims[-1]
     tasks = product(v.extent for v in node.dims if v is not vector).constant or 0
-    most = IN_ORDER if tasks >= ENOUGH_TASKS else BLOCK_COLUMNS  # else a row's columns are tasks, too
+    # of fewer rows than there are threads, the columns are tasks, too
+    most = COLUMN_LOOPS.in_order if tasks >= TASKS.reductions else COLUMN_LOOPS.block
     if columns % ALIGNMENT or not 0 < columns <= most:
         return False
     values = [f.value for f in node.reductions]
     streams = [load for v in values for load in v.loads if load.index.coefficient(row) == vector.extent]
-    if work(*values) > LONG_WORK or any(DTYPES[s.buffer.dtype].size == 1 for s in streams):
+    if work(*values) > WORK.long or any(DTYPES[s.buffer.dtype].size == 1 for s in streams):
         return False  # instructions take the time
     return any(in_memory(s) and lane_stride(s.index, vector) == ONE for s in streams)
 
@@ -100,13 +84,13 @@ def places_walk(node: Reduce, vector: Var) -> ColumnWalk:
         return ColumnWalk(block, 1, in_order=True, prefetch=stream_prefetches(vector, values, row, (row,)))
     if _wide_columns(node, vector):
         return _wide_walk(node, vector)
-    rows, columns = row.extent.constant or STREAM_ROWS, vector.extent.constant
-    large = any(number(b.size) * DTYPES[b.dtype].size >= STREAM_BYTES for b in node.reads())
-    narrow = columns is not None and columns <= STREAM_COLUMNS and rows >= STREAM_ROWS
+    rows, columns = row.extent.constant or COLUMN_LOOPS.stream_rows, vector.extent.constant
+    large = any(number(b.size) * DTYPES[b.dtype].size >= COLUMN_LOOPS.stream_bytes for b in node.reads())
+    narrow = columns is not None and columns <= COLUMN_LOOPS.stream_columns and rows >= COLUMN_LOOPS.stream_rows
     if large and narrow and _only_places(node):
-        ahead = row_prefetches(row, INDICES_STREAMS, values, vector)
-        return ColumnWalk(STREAM_COLUMNS, INDICES_STREAMS, streams=True, prefetch=ahead)
-    return replace(_walk(row, values, vector, INDICES_TOGETHER, ARGMAX_ROWS_AHEAD), columns=block)
+        ahead = row_prefetches(row, COLUMN_LOOPS.argmax_streams, values, vector)
+        return ColumnWalk(COLUMN_LOOPS.stream_columns, COLUMN_LOOPS.argmax_streams, streams=True, prefetch=ahead)
+    return replace(_walk(row, values, vector, COLUMN_LOOPS.argmax_together, ARGMAX_ROWS_AHEAD), columns=block)
 
 
 def _only_places(node: Reduce) -> bool:
@@ -128,9 +112,9 @@ def column_walk(node: Reduce, vector: Var) -> ColumnWalk:
     if _wide_columns(node, vector):
         return replace(_wide_walk(node, vector), apart=True)
     walk = replace(_walk(row, values, vector), columns=block_columns(node, vector))
-    if columns is None or columns > BLOCK_COLUMNS:
-        return walk if work(*values) > LONG_WORK else replace(walk, prefetch=())
-    block = BLOCK_ROWS if columns >= NARROW else 2 * BLOCK_ROWS
+    if columns is None or columns > COLUMN_LOOPS.block:
+        return walk if work(*values) > WORK.long else replace(walk, prefetch=())
+    block = COLUMN_LOOPS.block_rows if columns >= COLUMN_LOOPS.narrow else 2 * COLUMN_LOOPS.block_rows
     next_block: dict[Atom, Index] = {row: of(row) + min(block, row.extent.constant or block)}
     ahead = prefetches(vector, values, (row,), next_block, far=True)
     return replace(walk, streams=True, prefetch=ahead, block_rows=block)
@@ -139,7 +123,7 @@ def column_walk(node: Reduce, vector: Var) -> ColumnWalk:
 def scan_walk(node: Scan, vector: Var) -> ColumnWalk:
     """The columns of a task, and what a later step reads."""
     values = [*(c.next for c in node.carries), *(s.value for s in node.stores)]
-    return ColumnWalk(SCAN_COLUMNS, 1, prefetch=row_prefetches(node.step, 1, values, vector, written=True))
+    return ColumnWalk(COLUMN_LOOPS.scan, 1, prefetch=row_prefetches(node.step, 1, values, vector, written=True))
 
 
 def column_walks(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[ColumnWalk | None, ...]:
@@ -166,22 +150,22 @@ def _walk_of(stage: Map | Reduce, plan: LoopPlan, i: int) -> ColumnWalk | None:
     return walk if own is None else replace(walk, prefetch=own)
 
 
-def rows_at_once(extent: Index, most: int = TOGETHER) -> int:
+def rows_at_once(extent: Index, most: int = COLUMN_LOOPS.together) -> int:
     """Rows that are walked without a loop; where they are few, groups of one size."""
     rows = extent.constant or 0
     if 1 < rows <= most:
         return rows
-    groups = range(most, most // 2, -1) if rows <= BLOCK_ROWS else ()
+    groups = range(most, most // 2, -1) if rows <= COLUMN_LOOPS.block_rows else ()
     return next((n for n in groups if rows % n == 0), most)
 
 
 def _walk(
-    row: Var, values: Sequence[Expr], vector: Var, together: int = TOGETHER, least_prefetch: int = 0
+    row: Var, values: Sequence[Expr], vector: Var, together: int = COLUMN_LOOPS.together, least_prefetch: int = 0
 ) -> ColumnWalk:
     """How `row` is walked with lanes along `vector`, some rows `together`, and what is fetched meanwhile."""
     rows = rows_at_once(row.extent, together)
     fetched = row_prefetches(row, max(rows, least_prefetch), values, vector)
-    return ColumnWalk(BLOCK_COLUMNS, rows, one_by_one=work(*values) > LONG_WORK, prefetch=fetched)
+    return ColumnWalk(COLUMN_LOOPS.block, rows, one_by_one=work(*values) > WORK.long, prefetch=fetched)
 
 
 def row_prefetches(
@@ -191,8 +175,8 @@ def row_prefetches(
     columns = vector.extent.constant
     ahead = of(row) + max(least, COLUMNS_AHEAD // (columns or COLUMNS_AHEAD))
     moved: dict[Atom, Index] = {row: ahead}
-    apart = columns is None or columns > BLOCK_COLUMNS  # other columns follow, not other rows
+    apart = columns is None or columns > COLUMN_LOOPS.block  # other columns follow, not other rows
     if apart:
-        small = 0 < (row.extent.constant or 0) * BLOCK_COLUMNS <= SMALL_BLOCK
-        moved = {vector: of(vector) + BLOCK_COLUMNS} if small else {row: minimum(ahead, row.extent - 1)}
+        small = 0 < (row.extent.constant or 0) * COLUMN_LOOPS.block <= COLUMN_LOOPS.small_block
+        moved = {vector: of(vector) + COLUMN_LOOPS.block} if small else {row: minimum(ahead, row.extent - 1)}
     return prefetches(vector, values, (row,), moved, far=not (apart and written))

@@ -14,25 +14,14 @@ from ...ir.index import Atom, Index, Var, of, product
 from ...ir.nodes import Map, Nest, Reduce, Scan
 from ...ir.plans.loop import Form, HorizontalPlan, LoopPlan, Prefetch, ReductionKind, RowStreams
 from ...machine.cpu import LINE, REDUCTION_AHEAD, STREAM_PREFETCH
+from ...machine.cpu_loops import ROW_LOOPS
 from .prefetch import prefetches, stream_prefetches
-
-#: elements of a row that its four accumulators take in a run; of one whose places are asked for, to be searched again.
-#: All pieces are whole multiples of four of the longest vectors
-PIECE, INDICES_PIECE = 1024, 256
-#: elements of each of four streams of memory that are reduced at a time: several pages, for fetches end at a page
-STREAM = 16384
-#: streams of rows (as each_stream_of_rows in loops.h takes them), elements (and least bytes) of one before the next
-#: one's turn
-STREAMS, STREAM_PIECE, STREAM_PIECE_BYTES = 4, 128, 256
-#: least elements of a piece of a row of which anything is fetched, and of one that is a stream itself
-LEAST_PIECE, LONG_PIECE = 256, 1024
-LEAST_ROW = 16  # elements of rows that are streams
 
 
 def row_piece(lanes: Var) -> int:
     """Elements that are reduced in a run; 0: the whole row."""
     extent = lanes.extent.constant
-    return PIECE if extent is None or extent > PIECE else 0
+    return ROW_LOOPS.piece if extent is None or extent > ROW_LOOPS.piece else 0
 
 
 def horizontal_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[HorizontalPlan | None, ...]:
@@ -51,10 +40,11 @@ def horizontal_plans(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> tuple[
 def _plan(node: Reduce, lanes: Var, kind: ReductionKind | None, plan: LoopPlan, rows: bool) -> HorizontalPlan:
     streams = _row_streams(node, lanes, kind, plan) if rows else None
     if kind is ReductionKind.ARGMAX:
-        piece = INDICES_PIECE if (lanes.extent.constant or PIECE) > 2 * INDICES_PIECE else 0
+        piece = ROW_LOOPS.argmax_piece if (lanes.extent.constant or ROW_LOOPS.piece) > 2 * ROW_LOOPS.argmax_piece else 0
         return HorizontalPlan(piece, row_streams=streams)
-    streamed = (lanes.extent.constant or 0) // (STREAMS * STREAM) * (STREAMS * STREAM)
-    return HorizontalPlan(row_piece(lanes), streamed, STREAM, _next_pieces(node, lanes), streams)
+    together = ROW_LOOPS.streams * ROW_LOOPS.stream
+    streamed = (lanes.extent.constant or 0) // together * together
+    return HorizontalPlan(row_piece(lanes), streamed, ROW_LOOPS.stream, _next_pieces(node, lanes), streams)
 
 
 def _next_pieces(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
@@ -62,9 +52,9 @@ def _next_pieces(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
     pieces it is the piece itself mostly, of short ones the next."""
     others = [v for v in node.rdims if v is not lanes]
     extent, values = lanes.extent.constant or 0, [f.value for f in node.reductions]
-    if not others or not LEAST_PIECE <= extent <= STREAM:
+    if not others or not ROW_LOOPS.prefetched_piece <= extent <= ROW_LOOPS.stream:
         return ()
-    if extent < LONG_PIECE:
+    if extent < ROW_LOOPS.long_piece:
         return prefetches(lanes, values, others[-1:], {others[-1]: of(others[-1]) + 1}, far=True)
     return prefetches(lanes, values, others[-1:], {lanes: of(lanes) + STREAM_PREFETCH // _size(node)})
 
@@ -72,10 +62,19 @@ def _next_pieces(node: Reduce, lanes: Var) -> tuple[Prefetch, ...]:
 def _row_streams(node: Reduce, lanes: Var, kind: ReductionKind | None, plan: LoopPlan) -> RowStreams | None:
     """The rows as streams, where the kernel does nothing but reduce each of many."""
     inner = [v for v in node.dims if v not in plan.parallel]
-    length = lanes.extent.constant or LEAST_ROW
-    if inner or len(node.rdims) > 1 or not node.reads() or not LEAST_ROW <= length < STREAMS * STREAM or _few(node):
+    length = lanes.extent.constant or ROW_LOOPS.stream_row
+    if (
+        inner
+        or len(node.rdims) > 1
+        or not node.reads()
+        or not ROW_LOOPS.stream_row <= length < ROW_LOOPS.streams * ROW_LOOPS.stream
+        or _few(node)
+    ):
         return None
-    places, piece = kind is ReductionKind.ARGMAX, max(STREAM_PIECE, STREAM_PIECE_BYTES // _size(node))
+    places, piece = (
+        kind is ReductionKind.ARGMAX,
+        max(ROW_LOOPS.stream_piece, ROW_LOOPS.stream_piece_bytes // _size(node)),
+    )
     in_order = () if places else _one_stream(node, lanes)
     return RowStreams(bool(in_order), piece, in_order or _fetched(node, lanes, places))
 
@@ -105,4 +104,4 @@ def _size(node: Reduce) -> int:
 def _few(node: Reduce) -> bool:
     """Rows that are too few to go together."""
     count = product(v.extent for v in node.dims).constant
-    return count is not None and count < STREAMS
+    return count is not None and count < ROW_LOOPS.streams

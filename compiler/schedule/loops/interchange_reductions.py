@@ -16,9 +16,10 @@ from ...ir.conditions import bound, conditions, unclamped
 from ...ir.expr import Call, Expr, Load
 from ...ir.index import ONE, Var, product, row_major
 from ...ir.nodes import Map, Reduce, Store
+from ...machine.cpu_loops import LANE_LOOPS
 from ..cost.estimates import number
 from ..graph import NodeGraph
-from .vector_axis import LEAST_LANES, step_of, vector_loop
+from .vector_axis import step_of, vector_loop
 
 MOST_RESULTS = 0.25  # of the elements that are reduced
 
@@ -67,7 +68,7 @@ def _by_step(load: Load, loops: Sequence[Var]) -> tuple[Var, ...] | None:
         if steps[v] != dense:
             break
         dense *= v.extent.constant or 1
-    return tuple(order) if dense >= LEAST_LANES else None
+    return tuple(order) if dense >= LANE_LOOPS.least else None
 
 
 def _reduced(graph: NodeGraph, node: Reduce, order: tuple[Var, ...]) -> tuple[Reduce, Map]:

@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from ...ir.index import ONE, Var
 from ...ir.nodes import Map, Reduce
+from ...machine.cpu_loops import LANE_LOOPS
 from ..graph import NodeGraph
 from .collapse import collapse
-from .vector_axis import LEAST_LANES, keeps_indices, vector_loop
+from .vector_axis import keeps_indices, vector_loop
 
 
 def interchange_stores(graph: NodeGraph) -> None:
@@ -37,7 +38,7 @@ def _side_by_side(node: Map | Reduce) -> Var | None:
     if chosen is not None and _dense(node, chosen):
         return None
     found = (v for v in node.dims[:-1] if _dense(node, v) and all(s.index.coefficient(v) == ONE for s in node.stores))
-    return next((v for v in found if (v.extent.constant or LEAST_LANES) >= LEAST_LANES), None)
+    return next((v for v in found if (v.extent.constant or LANE_LOOPS.least) >= LANE_LOOPS.least), None)
 
 
 def _dense(node: Map | Reduce, loop: Var) -> bool:

@@ -20,9 +20,9 @@ from ...ir.index import (
 from ...ir.nodes import Map, Store
 from ...ir.rewrite import unroll
 from ...ir.rewrite.loops import split_evenly
+from ...machine.cpu_loops import LANE_LOOPS
 from .collapse import collapse
 
-MOST = 8  # vectors that go out together
 LEAST = 4  # lanes: fewer are not worth it
 
 
@@ -53,7 +53,7 @@ def _divisors(store: Store, last: Var) -> Iterator[int]:
         for atom in load.index.atoms():
             if isinstance(atom, Binary) and atom.op in ("//", "%") and atom.a.coefficient(last) == ONE:
                 count = atom.b.constant
-                if count is not None and 2 <= count <= MOST:
+                if count is not None and 2 <= count <= LANE_LOOPS.interleaved:
                     yield count
 
 
@@ -62,7 +62,11 @@ def _unrolled(node: Map) -> tuple[Map, Var] | None:
         return None
     short = node.dims[-1]
     count = short.extent.constant
-    if count is None or not 2 <= count <= MOST or any(s.index.coefficient(short) != ONE for s in node.stores):
+    if (
+        count is None
+        or not 2 <= count <= LANE_LOOPS.interleaved
+        or any(s.index.coefficient(short) != ONE for s in node.stores)
+    ):
         return None
     lanes = [v for v in node.dims[:-1] if all(s.index.coefficient(v) == short.extent for s in node.stores)]
     if len(lanes) != 1 or not _worth(node, lanes[0], short):
@@ -81,7 +85,7 @@ def _interleaved_loads(node: Map) -> tuple[Map, Var] | None:
     for load in dict.fromkeys(ld for s in node.stores for ld in s.value.loads):
         for short in node.dims[:-1]:
             count = short.extent.constant
-            together = count is not None and 2 <= count <= MOST // len(node.stores)
+            together = count is not None and 2 <= count <= LANE_LOOPS.interleaved // len(node.stores)
             if together and load.index.coefficient(lane) == short.extent and load.index.coefficient(short) == ONE:
                 return unroll(node, short), lane
     return None
@@ -119,7 +123,7 @@ def _step(index: Index, vector: Var | None) -> int:
     """Elements from lane to lane, where few enough vectors can lie in turn; else 1."""
     step = index.coefficient(vector) if vector is not None else None
     number = step.constant if step is not None else None
-    return number if number is not None and 2 <= number <= MOST else 1
+    return number if number is not None and 2 <= number <= LANE_LOOPS.interleaved else 1
 
 
 def _is_interleaved(group: Sequence[Store], count: int) -> bool:

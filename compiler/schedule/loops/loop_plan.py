@@ -26,6 +26,7 @@ from ...ir.plans.loop import (
     VerticalPlan,
     WindowWalk,
 )
+from ...machine.cpu_loops import ROW_LOOPS
 from .base_offsets import with_base_offsets
 from .collapse import collapse, collapse_rows
 from .column_walks import column_walks
@@ -50,8 +51,6 @@ from .write_combining import Stage, combined_results
 
 Loops = Map | Reduce | Nest | Scan
 
-#: bytes of rows that are gathered several at a time
-SHORT_BYTES = 512
 #: kept loops from which on the last one stays inside of a thread
 INSIDE = 3
 
@@ -218,9 +217,9 @@ def _block_of_rows(node: Map | Reduce, plan: LoopPlan, kept: Sequence[Var]) -> t
     (lanes,) = plan.vector
     if not isinstance(node, Map) or len(kept) < 2 or lanes is None:
         return None
-    row = (lanes.extent.constant or SHORT_BYTES) * max(DTYPES[s.buffer.dtype].size for s in node.stores)
+    row = (lanes.extent.constant or ROW_LOOPS.copied_bytes) * max(DTYPES[s.buffer.dtype].size for s in node.stores)
     stage, block = Stage(node, lanes), tuple(kept[:-1])
-    if row >= SHORT_BYTES or not reads_on(stage, block, kept[-1]):
+    if row >= ROW_LOOPS.copied_bytes or not reads_on(stage, block, kept[-1]):
         return None
     return block if combined_results([stage], block, plan.nontemporal) else None
 

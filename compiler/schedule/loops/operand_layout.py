@@ -32,18 +32,10 @@ from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce, Scan, Store
 from ...ir.program import AnyNode
 from ...ir.rewrite import cache_read, reorder
-from ...machine.cpu import L1
+from ...machine.cpu_loops import TRANSPOSES
 from ..cost.estimates import number
 from ..graph import NodeGraph
 from .vector_axis import cross_loop, keeps_indices, vector_loop
-
-LEAST_STEP = 3  # elements from lane to lane
-LEAST_INTERLEAVED = 16  # likewise: maps pick fewer that are evenly apart out of whole vectors
-MOST_STEP = 4  # of a copy, likewise: of more, several vectors share a line
-LEAST_BYTES = 2 * L1  # of an operand: of smaller ones the first level cache holds all lines at once
-LEAST_LANES = 16  # turns of the loop over the lanes
-LEAST_READS = 0.5  # of the elements of an operand
-LEAST_RESULTS = 1 / 16  # beside them: fewer that lie apart take less time than a copy
 
 
 @dataclass(frozen=True)
@@ -105,7 +97,11 @@ class _Copies:
 def _with_transposed(node: S, copies: _Copies) -> S:
     """The node with what it reads across its lanes read from copies."""
     lane = _lane(node)
-    if lane is None or (lane.extent.constant or 0) < LEAST_LANES or (isinstance(node, Map) and _crosses(node)):
+    if (
+        lane is None
+        or (lane.extent.constant or 0) < TRANSPOSES.copied_lanes
+        or (isinstance(node, Map) and _crosses(node))
+    ):
         return node
     loads: dict[Load, Load] = {}
     given = [ld for ld in dict.fromkeys(ld for e in node.expressions() for ld in e.loads) if copies.before(ld.buffer)]
@@ -113,7 +109,11 @@ def _with_transposed(node: S, copies: _Copies) -> S:
         times = sum(ld.buffer is load.buffer for ld in given)
         place = _place(load, lane) if _is_read(load.buffer, node, times) else None
         interleaved = isinstance(node, Map) and load.index.coefficient(lane) is not None
-        if place is not None and _kept(place.column, node) and not (interleaved and place.width < LEAST_INTERLEAVED):
+        if (
+            place is not None
+            and _kept(place.column, node)
+            and not (interleaved and place.width < TRANSPOSES.interleaved)
+        ):
             loads[load] = Load(copies.of(load.buffer, place), place.transposed)
     return cache_read(node, loads)
 
@@ -134,7 +134,9 @@ def _ordered(node: S) -> S:
     if isinstance(node, Scan) or (isinstance(node, Reduce) and keeps_indices(node)):
         return node
     chosen = vector_loop(node)
-    if chosen in node.dims or (chosen is not None and (chosen.extent.constant or LEAST_LANES) >= LEAST_LANES):
+    if chosen in node.dims or (
+        chosen is not None and (chosen.extent.constant or TRANSPOSES.copied_lanes) >= TRANSPOSES.copied_lanes
+    ):
         return node
     dense = next((v for v in reversed(node.dims) if _steps(node, v) == {ONE}), None)
     if dense is None or dense is node.dims[-1]:
@@ -149,10 +151,18 @@ def _lane(node: Stage) -> Var | None:
     if not node.dims or (isinstance(node, Reduce) and keeps_indices(node)):
         return None
     last, chosen = node.dims[-1], vector_loop(node)
-    if isinstance(node, Map) and chosen is last and (last.extent.constant or LEAST_LANES) < LEAST_LANES:
+    if (
+        isinstance(node, Map)
+        and chosen is last
+        and (last.extent.constant or TRANSPOSES.copied_lanes) < TRANSPOSES.copied_lanes
+    ):
         return next((v for v in node.dims if _steps(node, v) == {last.extent}), None)
     reductions = isinstance(node, Reduce) and chosen in node.rdims
-    if reductions and chosen is not None and (chosen.extent.constant or LEAST_LANES) >= LEAST_LANES:
+    if (
+        reductions
+        and chosen is not None
+        and (chosen.extent.constant or TRANSPOSES.copied_lanes) >= TRANSPOSES.copied_lanes
+    ):
         return None
     return last if _steps(node, last) == {ONE} else None
 
@@ -171,10 +181,10 @@ def _is_read(buffer: Buffer, node: Stage, times: int) -> bool:
     inner = (node.step,) if isinstance(node, Scan) else node.rdims if isinstance(node, Reduce) else ()
     results, reduced = (number(product(v.extent for v in loops)) for loops in (node.dims, inner))
     size = number(buffer.size)
-    if buffer.kind == "const" or size * DTYPES[buffer.dtype].size < LEAST_BYTES:
+    if buffer.kind == "const" or size * DTYPES[buffer.dtype].size < TRANSPOSES.copied_bytes:
         return False
     kept = results * reduced if isinstance(node, Scan) else results
-    return results * reduced * times >= LEAST_READS * size and kept >= LEAST_RESULTS * size
+    return results * reduced * times >= TRANSPOSES.reads * size and kept >= TRANSPOSES.results * size
 
 
 def _place(load: Load, lane: Var) -> _Place | None:
@@ -186,7 +196,7 @@ def _place(load: Load, lane: Var) -> _Place | None:
         return None
     for begin in range(1, moving[0] + 1):
         found = _split(terms, begin, moving[-1], index.terms.get((), 0), size)
-        if found is not None and _step(terms[moving[0]]) <= MOST_STEP * found.width:
+        if found is not None and _step(terms[moving[0]]) <= TRANSPOSES.strides * found.width:
             return found
     return None
 
@@ -195,7 +205,7 @@ def _split(terms: Sequence[Index], begin: int, moving: int, offset: int, size: I
     """The place of which the first terms, up to `begin`, are the column, and those up to `moving` at least the row."""
     width = math.gcd(*map(_step, terms[begin:]))
     column, first = _sum(terms[:begin]) + offset % width, offset // width * width
-    if width < LEAST_STEP or not _within(column, width) or _step(terms[0]) != 1:
+    if width < TRANSPOSES.copied_step or not _within(column, width) or _step(terms[0]) != 1:
         return None
     for end in range(moving + 1, len(terms) + 1):
         height = (math.gcd(*map(_step, terms[end:])) if terms[end:] else size.constant or 0) // width

@@ -17,11 +17,7 @@ from ...ir.index import ONE, Indirect, Var, product
 from ...ir.lanes import depends, lane_stride
 from ...ir.nodes import Nest, Reduce
 from ...ir.plans.loop import PipelineBlocks
-from ...machine.cpu import L2
-
-#: bytes of a region, which lies in the second level cache beside the one before it; regions that keep threads busy
-REGION_BYTES, LEAST_REGIONS = L2 // 2, 32
-COLLIDE = 512  # bytes between rows whose lines fall into few sets of the caches
+from ...machine.cpu_loops import FETCHES, TASKS
 
 
 def blocks_of(node: Nest) -> PipelineBlocks:
@@ -37,7 +33,9 @@ def _collide(node: Nest, row: Var) -> bool:
     accesses = [(ld.buffer, ld.index) for e in node.expressions() for ld in e.loads]
     accesses += [(s.buffer, s.index) for stage in node.stages for s in stage.stores]
     steps = [(index.coefficient(row), DTYPES[b.dtype].size) for b, index in accesses if b not in node.locals]
-    return any(step is not None and step.constant and step.constant * size % COLLIDE == 0 for step, size in steps)
+    return any(
+        step is not None and step.constant and step.constant * size % FETCHES.collide_bytes == 0 for step, size in steps
+    )
 
 
 def region_blocks(node: Nest, row: Var, column: Var) -> int:
@@ -53,7 +51,7 @@ def region_blocks(node: Nest, row: Var, column: Var) -> int:
     if not side_by_side or blocks is None:
         return 1
     bytes_ = width * depth * max(DTYPES[ld.buffer.dtype].size for ld in streams)
-    most = min(REGION_BYTES // bytes_, blocks if total is None else total // LEAST_REGIONS)
+    most = min(FETCHES.region_bytes // bytes_, blocks if total is None else total // TASKS.regions)
     return next((n for n in range(most, 1, -1) if blocks % n == 0), 1)
 
 

@@ -27,13 +27,11 @@ from ...ir.index import (
 from ...ir.nodes import Map, Nest, Origin, Reduce, Store
 from ...ir.rewrite import map_expressions, rename
 from ...machine.cpu import WIDEST_LANES
+from ...machine.cpu_loops import WORK
 from ..cost.estimates import work
 from ..graph import NodeGraph
 from .collapse import collapse
 from .vector_axis import reduces_whole, vector_loop
-
-#: work on an element beside which its way through memory is short
-LONG_WORK = 12
 
 Stage = Map | Reduce
 
@@ -167,7 +165,7 @@ def worth_stages(parts: Sequence[Part]) -> bool:
 
 def long_work(parts: Sequence[Part]) -> bool:
     """Whether a part computes for long upon each element."""
-    return any(sum(map(work, _of_a_row(p.stage))) >= LONG_WORK for p in parts if p.whole)
+    return any(sum(map(work, _of_a_row(p.stage))) >= WORK.long for p in parts if p.whole)
 
 
 def _of_a_row(stage: Stage) -> list[Expr]:

@@ -18,6 +18,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Expr, Load
 from ...ir.index import Indirect, Var
 from ...ir.nodes import Nest, Reduce
+from ...machine.cpu_loops import ROW_LOOPS
 from ..graph import NodeGraph
 from .collapse import collapse
 from .pipeline_columns import (
@@ -32,9 +33,6 @@ from .pipeline_columns import (
 )
 from .transpose_rows import transposed_rows
 from .vector_axis import reduces_whole, vector_loop
-
-#: elements of a row of which a second level cache holds some, and a first level cache
-MOST_ROW, SHORT_ROW = 1 << 14, 1 << 11
 
 
 def pipeline_rows(graph: NodeGraph) -> None:
@@ -54,11 +52,11 @@ def _pipelined(nest: Nest) -> Nest | None:
     if None in loops or not found or len(set(written)) < len(written):
         return None
     lane = found[0]
-    if any(v.extent != lane.extent for v in found) or (lane.extent.constant or 0) > MOST_ROW:
+    if any(v.extent != lane.extent for v in found) or (lane.extent.constant or 0) > ROW_LOOPS.pipelined:
         return None
     parts = parts_of(stages, loops)
     halves = {} if parts is None else _halves(parts, lane)
-    short = (lane.extent.constant or MOST_ROW) <= SHORT_ROW
+    short = (lane.extent.constant or ROW_LOOPS.pipelined) <= ROW_LOOPS.short
     if parts is None or not worth_stages(parts) or not (short or halves or long_work(parts)):
         return None
     parts, kept = keep_values(parts, nest.dims, (lane,), halves)

@@ -26,7 +26,7 @@ from ...ir.nodes import Map, Reduce
 from ...ir.program import AnyNode
 from ...ir.rewrite import with_loops
 from ...machine.cpu import BEYOND_L3, L2, L3_SHARE
-from ..algebra.rfactor import ENOUGH_TASKS
+from ...machine.cpu_loops import TASKS
 from ..cost.estimates import number
 from ..fusion.invert import digits
 from ..fusion.rows import merge_rows, stays_in_place
@@ -70,7 +70,7 @@ def pipeline_samples(graph: NodeGraph, remarks: Remarks) -> None:
 def walks_beside(load: Load, sample: Var) -> bool:
     """Whether a load is of one of many samples, which fit a cache by twos and not all together."""
     size, many = number(load.buffer.size) * DTYPES[load.buffer.dtype].size, sample.extent.constant or 0
-    return _of_sample(load, sample) and many >= ENOUGH_TASKS and BEYOND_L3 <= size <= L3_SHARE * many
+    return _of_sample(load, sample) and many >= TASKS.reductions and BEYOND_L3 <= size <= L3_SHARE * many
 
 
 def _norm_of(graph: NodeGraph, last: Map) -> _Norm | None:

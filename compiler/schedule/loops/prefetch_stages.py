@@ -16,16 +16,13 @@ from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce
 from ...ir.plans.loop import Form, LoopPlan, Prefetch, ReductionKind
 from ...machine.cpu import LONG_MAP_AHEAD, PIPELINED_PREFETCH, STREAM_PREFETCH
+from ...machine.cpu_loops import FETCHES, WORK
 from ..cost.estimates import is_long
 from ..cost.estimates import work as cost
-from .column_walks import LONG_WORK
 from .interleaved_streams import widest
 from .prefetch import prefetches, stream_prefetches
 from .store_policy import has_nontemporal_stores
 
-#: elements of a row that are worth fetching while the row before it is computed upon for long, or read again; rows that
-#: the first cache does not hold beside it only while a stage computes for long
-LEAST_PREFETCHED, MOST_PREFETCHED = 512, 8192
 #: iterations of a window that those of the row before have not read, where they lie at most so many rows apart
 NEW_TAPS = 2
 
@@ -67,8 +64,8 @@ def _next_row(
     values = _values(node)
     inner = (*node.dims[len(rows) :], *(node.rdims if isinstance(node, Reduce) else ()))
     size = product(v.extent for v in inner).constant or 0
-    read_again = again and size <= MOST_PREFETCHED and kind is not ReductionKind.COLUMNS
-    if size < LEAST_PREFETCHED or not (read_again or sum(map(cost, values)) >= LONG_WORK):
+    read_again = again and size <= FETCHES.most and kind is not ReductionKind.COLUMNS
+    if size < FETCHES.least or not (read_again or sum(map(cost, values)) >= WORK.long):
         return None
     ahead = -(-STREAM_PREFETCH // (size * widest(values)))  # rows: the next one, or more short ones
     far = kind is not ReductionKind.HORIZONTAL
@@ -86,7 +83,7 @@ def _joined(node: Map | Reduce, lanes: Var, rows: Sequence[Var]) -> Fetches:
 def _next_windows(node: Reduce, lanes: Var, rows: Sequence[Var]) -> Fetches:
     """What the windows of the next row read last is fetched: the following stages leave memory nothing to do."""
     inner = product(v.extent for v in node.dims[len(rows) :]).constant or 0
-    if len(node.rdims) != 1 or inner < LEAST_PREFETCHED or (node.rdims[0].extent.constant or 0) < NEW_TAPS:
+    if len(node.rdims) != 1 or inner < FETCHES.least or (node.rdims[0].extent.constant or 0) < NEW_TAPS:
         return ()
     (tap,), following = node.rdims, rows[-1]
     found: dict[Prefetch, None] = {}

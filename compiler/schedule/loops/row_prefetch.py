@@ -26,19 +26,11 @@ from ...ir.index import (
 from ...ir.lanes import depends, lane_stride, wrapping_index
 from ...ir.nodes import Map
 from ...ir.plans.loop import RowOperand, RowPrefetch
-from ...machine.cpu import IN_FLIGHT, L2, PAGE
+from ...machine.cpu import IN_FLIGHT, PAGE
+from ...machine.cpu_loops import FETCHES
 from .interleaved_streams import in_memory
 from .lane_bounds import inside
 from .write_combining import Stage
-
-MOST_BYTES = 1 << 16  # of a row
-MOST_ROWS = 32
-MOST_PLANE = 2 * L2  # bytes of rows that are looked up across: they have to fit the second level cache
-MOST_BLOCK = 1 << 16  # bytes of a block of rows that is fetched in the order of memory while the one before it is read
-LEAST_LOOKED_UP = 256  # bytes of a row whose elements are read in any order
-SHORT = 1024  # bytes of a row that is fetched at once; longer ones vector by vector
-MOST_AT_ONCE = 8192  # bytes of a row that is moved at once
-DENSEST = 8  # elements of a row that is fetched for one that is looked up in it
 
 
 @dataclass(frozen=True)
@@ -102,7 +94,7 @@ def _in_order(reads: tuple[RowRead, ...], rows: Sequence[Var]) -> tuple[RowRead,
     for at in range(len(rows) - 1, 0, -1):
         flat, inside = flat + of(rows[at]) * inside, inside * (rows[at].extent.constant or 0)
         block = inside * length
-        if not 0 < block * reads[0].element <= MOST_BLOCK:
+        if not 0 < block * reads[0].element <= FETCHES.block_bytes:
             return reads
         if inside > 1 and all(_lies_within(read, rows[:at], rows[at - 1], block) for read in reads):
             outer = Index({m: c for m, c in reads[0].start.terms.items() if set(rows[:at]).intersection(m)})
@@ -138,10 +130,10 @@ def _dense(load: Load, loops: Sequence[Var], rows: Sequence[Var]) -> RowRead | N
         start = start.without(v) + min(step.constant * (extent - 1), 0)
         last += abs(step.constant) * (extent - 1)
         count *= extent if step.constant else 1
-    if not in_memory(load) or last + 1 > DENSEST * count or not any(depends(start, v) for v in rows):
+    if not in_memory(load) or last + 1 > FETCHES.densest * count or not any(depends(start, v) for v in rows):
         return None
     read = RowRead(load, start, last + 1, False)
-    return read if read.bytes <= MOST_BYTES else None
+    return read if read.bytes <= FETCHES.row_bytes else None
 
 
 def _loads(e: Expr, vector: Var | None) -> Iterator[Load]:
@@ -156,7 +148,7 @@ def _loads(e: Expr, vector: Var | None) -> Iterator[Load]:
 
 def _reads(loads: Iterable[Load], vector: Var, rows: Sequence[Var]) -> Iterator[RowRead]:
     reads = (_read(load, vector, rows) for load in loads)
-    return (read for read in reads if read is not None and read.bytes <= MOST_BYTES)
+    return (read for read in reads if read is not None and read.bytes <= FETCHES.row_bytes)
 
 
 def _read(load: Load, vector: Var, rows: Sequence[Var]) -> RowRead | None:
@@ -176,7 +168,7 @@ def _read(load: Load, vector: Var, rows: Sequence[Var]) -> RowRead | None:
     if backwards:
         start, length = start + (length + 1), -length
     few = length > (vector.extent.constant or length)
-    far = few or length * DTYPES[load.buffer.dtype].size >= LEAST_LOOKED_UP
+    far = few or length * DTYPES[load.buffer.dtype].size >= FETCHES.looked_up_bytes
     return RowRead(load, start, length, backwards or (far and any(isinstance(a, Indirect) for a in within)))
 
 
@@ -186,7 +178,7 @@ def _share(load: Load, start: Index, within: Atom, vector: Var, row: Var) -> Row
     alike = isinstance(within, Indirect) and within.extent == row.extent and load.index.terms.get((vector,)) == 1
     if not alike or depends(start, row) or extent is None or length is None:
         return None
-    if extent * step * DTYPES[load.buffer.dtype].size > MOST_PLANE:
+    if extent * step * DTYPES[load.buffer.dtype].size > FETCHES.plane_bytes:
         return None
     return RowRead(load, start + of(row) * step, length, True, extent)
 
@@ -202,7 +194,7 @@ def _length(index: Index, within: Sequence[Atom], vector: Var) -> int | None:
         atom = within[0]
         extent = atom.extent if isinstance(atom, Indirect) else atom.b if isinstance(atom, Binary) else ZERO
         dense = extent.constant is not None and vector.extent.constant is not None
-        return extent.constant if dense and extent.constant <= DENSEST * vector.extent.constant else None  # type: ignore[operator]
+        return extent.constant if dense and extent.constant <= FETCHES.densest * vector.extent.constant else None  # type: ignore[operator]
     step = lane_stride(index, vector)
     return (vector.extent * step).constant or None if step is not None else None
 
@@ -224,9 +216,15 @@ def row_prefetch(reads: Sequence[RowRead], stage: int = 0) -> RowPrefetch | None
     """The prefetch of reads, so many rows before their turn that enough bytes are on their way; None of no reads."""
     if not reads:
         return None
-    distance = max(2, min(MOST_ROWS, IN_FLIGHT // max(r.bytes for r in reads)), *(r.turns for r in reads))
+    distance = max(2, min(FETCHES.rows, IN_FLIGHT // max(r.bytes for r in reads)), *(r.turns for r in reads))
     rows = (
-        RowOperand(r.load.buffer, r.start, r.length, r.bytes <= SHORT, min(r.bytes, MOST_AT_ONCE) // r.element)
+        RowOperand(
+            r.load.buffer,
+            r.start,
+            r.length,
+            r.bytes <= FETCHES.short_bytes,
+            min(r.bytes, FETCHES.at_once_bytes) // r.element,
+        )
         for r in reads
     )
     return RowPrefetch(distance, tuple(rows), stage)
@@ -234,7 +232,7 @@ def row_prefetch(reads: Sequence[RowRead], stage: int = 0) -> RowPrefetch | None
 
 def short_reads(stages: Iterable[Stage], rows: Sequence[Var]) -> tuple[RowRead, ...]:
     """The rows that are fetched at once, of a kernel that gathers its results."""
-    return tuple(read for read in row_reads(stages, rows) if read.bytes <= SHORT)
+    return tuple(read for read in row_reads(stages, rows) if read.bytes <= FETCHES.short_bytes)
 
 
 def looked_up(stages: Sequence[Stage], rows: Sequence[Var]) -> RowPrefetch | None:
@@ -242,7 +240,9 @@ def looked_up(stages: Sequence[Stage], rows: Sequence[Var]) -> RowPrefetch | Non
     first, *others = stages
     if not isinstance(first.node, Map) or first.lanes is None:
         return None
-    reads = [r for r in jumping_reads(first.node, first.lanes, rows) if r.bytes > SHORT and _jumps(r.start)]
+    reads = [
+        r for r in jumping_reads(first.node, first.lanes, rows) if r.bytes > FETCHES.short_bytes and _jumps(r.start)
+    ]
     for i, stage in enumerate(others, 1):
         turns = [v for v in stage.loops(rows) if v is not stage.lanes]
         idle = not any(in_memory(ld) for e in stage.node.expressions() for ld in e.loads)

@@ -17,7 +17,7 @@ from ...ir.expr import Acc, Call, Expr
 from ...ir.index import ONE, Index
 from ...ir.nodes import Scan
 from ...ir.plans.loop import Form
-from .vector_axis import LEAST_LANES
+from ...machine.cpu_loops import LANE_LOOPS
 
 
 def scan_form(node: Scan) -> Form:
@@ -25,14 +25,14 @@ def scan_form(node: Scan) -> Form:
     if lies_in_columns(node):
         return Form.SCAN_COLUMNS
     value = running_value(node)
-    if value is None or not _along(node, value) or (node.step.extent.constant or LEAST_LANES) < LEAST_LANES:
+    if value is None or not _along(node, value) or (node.step.extent.constant or LANE_LOOPS.least) < LANE_LOOPS.least:
         return Form.SCAN
     return Form.SCAN_LANES
 
 
 def lies_in_columns(node: Scan) -> bool:
     """Whether all accesses go along the last kept loop side by side."""
-    if not node.dims or (node.dims[-1].extent.constant or LEAST_LANES) < LEAST_LANES:
+    if not node.dims or (node.dims[-1].extent.constant or LANE_LOOPS.least) < LANE_LOOPS.least:
         return False
     vector = node.dims[-1]
     steps = [ld.index.coefficient(vector) for e in node.expressions() for ld in e.loads]

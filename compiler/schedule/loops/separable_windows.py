@@ -37,13 +37,10 @@ from ...ir.index import (
     row_major,
 )
 from ...ir.nodes import Nest, Reduce, Reduction, Store
-from ...machine.cpu import L1
+from ...machine.cpu_loops import TASKS, WINDOWS
 from ..graph import NodeGraph
 from .collapse import collapse
 from .sliding_window import find_sliding_windows
-
-MOST_BYTES = L1 // 2  # of what is reduced down: it has to stay in the first level cache
-LEAST_ROWS = 64  # of a kernel that threads share
 
 
 @dataclass(frozen=True)
@@ -113,12 +110,12 @@ def _rows(outer: Sequence[Var], line: Index) -> tuple[Var, ...]:
     """
     size = line.constant
     count = len(outer)
-    if size is None or size > MOST_BYTES:
+    if size is None or size > WINDOWS.row_bytes:
         return ()
     while count > 1:
-        size *= outer[count - 1].extent.constant or MOST_BYTES
+        size *= outer[count - 1].extent.constant or WINDOWS.row_bytes
         kept = math.prod(v.extent.constant or 1 for v in outer[: count - 1])
-        if size > MOST_BYTES or kept < LEAST_ROWS:
+        if size > WINDOWS.row_bytes or kept < TASKS.rows:
             break
         count -= 1
     return tuple(outer[:count])

@@ -13,11 +13,9 @@ from ...ir.index import (
 from ...ir.lanes import ALIGNMENT
 from ...ir.nodes import Reduce
 from ...ir.rewrite import split
-from ..algebra.rfactor import ENOUGH_TASKS
+from ...machine.cpu_loops import TASKS
 from .vector_axis import reduces_columns
 
-#: elements of a piece, at least and at most
-LEAST_PIECE, MOST_PIECE = 4096, 32768
 #: loops around the lanes from which on the last one stays inside
 INSIDE = 3
 
@@ -27,9 +25,9 @@ def in_shared_pieces(node: Reduce, lanes: Var | None) -> Reduce:
     if lanes is None or lanes not in node.dims or reduces_columns(node, lanes) or len(node.dims) >= INSIDE:
         return node
     rows, length = product(v.extent for v in node.dims if v is not lanes).constant, lanes.extent.constant
-    if rows is None or rows >= ENOUGH_TASKS or length is None:
+    if rows is None or rows >= TASKS.reductions or length is None:
         return node
-    size = next((n for n in range(MOST_PIECE, LEAST_PIECE - 1, -ALIGNMENT) if length % n == 0), length)
+    size = next((n for n in range(TASKS.most, TASKS.least - 1, -ALIGNMENT) if length % n == 0), length)
     if size >= length:
         return node
     piece, inside = Var(f"{lanes.name}_piece", as_index(length // size)), Var(lanes.name, as_index(size))

@@ -9,10 +9,9 @@ from __future__ import annotations
 from ...ir.index import Var
 from ...ir.nodes import Map
 from ...ir.rewrite import flatten
+from ...machine.cpu_loops import LANE_LOOPS
 from ..cost.estimates import is_long
 from .vector_axis import vector_loop
-
-SHORT_ROW = 8  # elements of rows that are taken together to fill a vector
 
 
 def without_short_rows(node: Map) -> Map:
@@ -20,7 +19,7 @@ def without_short_rows(node: Map) -> Map:
     vector = vector_loop(node)
     if vector is None or len(node.dims) < 2 or vector is not node.dims[-1]:
         return node
-    if (vector.extent.constant or SHORT_ROW) >= SHORT_ROW or not any(is_long(s.value) for s in node.stores):
+    if (vector.extent.constant or LANE_LOOPS.few) >= LANE_LOOPS.few or not any(is_long(s.value) for s in node.stores):
         return node
     one = Var(vector.name, node.dims[-2].extent * vector.extent)
     flat = flatten(node, node.dims[-2:], one)

@@ -34,14 +34,10 @@ from ...ir.index import (
 )
 from ...ir.nodes import Reduce
 from ...ir.plans.loop import SlidingWindows
+from ...machine.cpu_loops import WINDOWS
 
 IDENTITIES = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
-MOST_OPEN = 6  # windows that have begun: their vectors stay in registers
-MOST_TAPS = 9  # of a row's reduction along the lanes, or down the rows of one column
-#: the same of windows with weights, and products of a row with all of them that are unrolled
-MOST_WEIGHTED_OPEN, MOST_PRODUCTS = 10, 128
 MOST_APART = 8  # lanes of neighbouring windows in memory
-LEAST_LANES, LEAST_WEIGHTED_LANES = 16, 6
 
 
 def find_sliding_windows(node: Reduce) -> SlidingWindows | None:
@@ -50,7 +46,7 @@ def find_sliding_windows(node: Reduce) -> SlidingWindows | None:
         return None
     lanes = node.dims[-1]
     extent = lanes.extent.constant
-    if extent is None or extent < LEAST_WEIGHTED_LANES or any(s.index.coefficient(lanes) != ONE for s in node.stores):
+    if extent is None or extent < WINDOWS.weighted_lanes or any(s.index.coefficient(lanes) != ONE for s in node.stores):
         return None
     parts, value = _choice(node)
     if any(isinstance(a, Indirect) for load in value.loads for a in load.index.atoms()):
@@ -99,12 +95,12 @@ def _rolled(node: Reduce, row: Var, tap: Var, parts: Sequence[Expr], value: Expr
     if row in plain.vars() or any({row, tap} & p.vars() for p in rest):
         return None
     weighted = tap if tap in plain.vars() else None
-    if weighted is None and (node.dims[-1].extent.constant or 0) < LEAST_LANES:
+    if weighted is None and (node.dims[-1].extent.constant or 0) < WINDOWS.lanes:
         return None
     windows = SlidingWindows(
         row, taps, step, -first, next(iter(limits), None), at, node.dims[-1], node, node, (0, 0), weighted
     )  # fmt: skip
-    if windows.open > (MOST_WEIGHTED_OPEN if weighted else MOST_OPEN):
+    if windows.open > (WINDOWS.weighted_open if weighted else WINDOWS.open):
         return None
     if weighted and not (node.reductions[0].op == "sum" and _is_weighted(plain, weighted)):
         return None
@@ -157,8 +153,8 @@ def _with_lanes(
     inside = _inside(bounds, lanes, rdims)
     taken = 1
     for v in rdims:
-        taken *= v.extent.constant or MOST_PRODUCTS + 1
-    most = MOST_TAPS if windows.weighted is None else MOST_PRODUCTS // (windows.open + 1)
+        taken *= v.extent.constant or WINDOWS.products + 1
+    most = WINDOWS.taps if windows.weighted is None else WINDOWS.products // (windows.open + 1)
     if len(bounds) < len(moving) or inside is None or taken > most or not loads:
         return None
     apart = [s.constant if s is not None and s.terms else None for s in steps]

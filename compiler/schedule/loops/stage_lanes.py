@@ -8,11 +8,12 @@ from ...ir.expr import Call, Expr
 from ...ir.index import ONE, Var
 from ...ir.nodes import Map, Nest, Reduce, Scan
 from ...ir.plans.loop import Form, ReductionKind
+from ...machine.cpu_loops import WINDOWS
 from .lane_bounds import MOST_APART, inside
 from .vector_axis import arg_loop, keeps_indices, reduces_columns, vector_loop
 
 #: elements of a window that are reduced one by one, the windows side by side
-SHORT_WINDOW, LEAST = 16, 2
+LEAST = 2
 
 
 def vector_axes(node: Map | Reduce | Nest, form: Form) -> tuple[Var | None, ...]:
@@ -40,7 +41,7 @@ def stage_lanes(node: Map | Reduce, rows: int = 0) -> Var | None:
     if not isinstance(node, Reduce) or found not in node.rdims or len(node.dims) <= rows:
         return found
     window, last = found.extent.constant, node.dims[-1]
-    if window is None or window >= SHORT_WINDOW or (last.extent.constant or SHORT_WINDOW) < LEAST:
+    if window is None or window >= WINDOWS.one_by_one or (last.extent.constant or WINDOWS.one_by_one) < LEAST:
         return found
     near = all(_near(f.value, last) for f in node.reductions)
     return last if near and all(s.index.coefficient(last) == ONE for s in node.stores) else found

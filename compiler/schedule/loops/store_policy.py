@@ -12,11 +12,11 @@ from ...ir.lanes import ALIGNMENT, lane_stride
 from ...ir.nodes import Map, Nest, Reduce, Scan, Store
 from ...ir.plans.loop import Form, LoopPlan
 from ...machine.cpu import LINE, NONTEMPORAL, NONTEMPORAL_BESIDE, READ_BESIDE
+from ...machine.cpu_loops import FETCHES
 from ..cost.estimates import is_long
 from .interleave import groups
 
 NARROW = 2  # bytes of elements of which a vector of lanes fills no register
-MANY_LINES = 16  # of a row: one more that is written twice counts for little
 
 
 def nontemporal_results(node: Map | Reduce | Nest | Scan, form: Form) -> tuple[Buffer, ...]:
@@ -55,7 +55,7 @@ def whole_lines(store: Store, lanes: Var, interleaved: int, nontemporal: Collect
     if any(c % whole for c in store.index.without(lanes).terms.values()):
         return False
     length = (lanes.extent * interleaved).constant
-    return length is None or length % whole == 0 or length >= MANY_LINES * whole
+    return length is None or length % whole == 0 or length >= FETCHES.lines * whole
 
 
 def only_moves(node: Map) -> bool:
@@ -80,7 +80,7 @@ def is_peeled(node: Map, lanes: Var, plan: LoopPlan) -> bool:
     if store.buffer not in plan.nontemporal or gathered or whole_lines(store, lanes, 1, plan.nontemporal):
         return False
     length = lanes.extent.constant
-    if length is None or length * DTYPES[store.buffer.dtype].size < MANY_LINES * LINE:
+    if length is None or length * DTYPES[store.buffer.dtype].size < FETCHES.lines * LINE:
         return False
     indices = [x.index for x in store.value.walk() if isinstance(x, Load | IndexValue)]
     return store.index.coefficient(lanes) == ONE and all(i.coefficient(lanes) is not None for i in indices)

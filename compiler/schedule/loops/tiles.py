@@ -13,16 +13,9 @@ from ...ir.index import ONE, Var
 from ...ir.nodes import Map
 from ...ir.plans.loop import TilePlan
 from ...machine.cpu import LINE, SET_STRIDE
+from ...machine.cpu_loops import TRANSPOSES
 from .vector_axis import across
 
-TILE_BYTES = 64  # mycc::kTransposedBytes: of the rows that are transposed together
-#: bytes of a block of lanes, and of the rows of memory that they are taken from, and as many elements at most
-LANE_BYTES, MOST_LANES = 256, 128  # mycc::kTransposedRows
-ROW_BYTES, MOST_ROWS = 1024, 256
-#: fewer lanes, whole vectors of any transposed operand, in more of a cache's sets: rows are taken whole where they fit
-STREAM_BYTES, MOST_STREAMS, LEAST_STREAMS = (2 * LINE, LINE), 64, 16
-#: bytes of blocks of whole rows: this one and the next have to fit a second level cache
-WHOLE_BYTES = 200 << 10
 #: tiles of one kernel: what is in use at once has to fit the first level cache
 MAX_TILES = 2
 MOST_NARROWER = 4  # times than the widest: a vector of a transposed operand has to fit the tile
@@ -34,17 +27,17 @@ def tile_plan(node: Map, lanes: Var, cross: Var) -> TilePlan:
     size = max(DTYPES[ld.buffer.dtype].size for ld in dense)
     operands = [ld for ld in dense if DTYPES[ld.buffer.dtype].size >= size // MOST_NARROWER]
     rows, columns = _block_shape(operands, lanes, cross, size)
-    return TilePlan(cross, rows, columns, TILE_BYTES // size, tuple(operands))
+    return TilePlan(cross, rows, columns, TRANSPOSES.tile_bytes // size, tuple(operands))
 
 
 def _block_shape(operands: Sequence[Load], lanes: Var, cross: Var, size: int) -> tuple[int, int]:
     """Rows and lanes of a block, of elements of `size` bytes: whole rows of memory where these fit: one stream."""
     extent, pitches = cross.extent.constant, [load.index.coefficient(lanes) for load in operands]
     if any(pitch is None or (pitch.constant or 0) * size % SET_STRIDE == 0 for pitch in pitches):
-        return min(ROW_BYTES // size, MOST_ROWS), min(LANE_BYTES // size, MOST_LANES)
-    least = max(LEAST_STREAMS, LINE // min(DTYPES[load.buffer.dtype].size for load in operands))
-    widths = [max(min(of // size, MOST_STREAMS), least) for of in STREAM_BYTES]
+        return min(TRANSPOSES.row_bytes // size, TRANSPOSES.rows), min(TRANSPOSES.lane_bytes // size, TRANSPOSES.lanes)
+    least = max(TRANSPOSES.least_streams, LINE // min(DTYPES[load.buffer.dtype].size for load in operands))
+    widths = [max(min(of // size, TRANSPOSES.most_streams), least) for of in TRANSPOSES.stream_bytes]
     for columns in widths:
-        if extent and extent * size * columns * len(operands) <= WHOLE_BYTES:
+        if extent and extent * size * columns * len(operands) <= TRANSPOSES.whole_bytes:
             return extent, columns
-    return ROW_BYTES // size, widths[0]
+    return TRANSPOSES.row_bytes // size, widths[0]

@@ -35,20 +35,12 @@ from ...ir.nodes import Map, Nest, Reduce, Store
 from ...ir.plans.loop import Transpose, TransposedRows
 from ...ir.rewrite import map_expressions
 from ...machine.cpu import LINE, WIDEST_LANES
+from ...machine.cpu_loops import TRANSPOSES
 from ..cost.estimates import is_long
 from .collapse import collapse
 from .column_blocks import last_as_one
 from .pipeline_columns import with_loop
 from .vector_axis import SCALAR_REDUCTIONS, keeps_indices, reduces_contiguous
-
-#: elements of a row: fewer are picked out of whole vectors
-LEAST = 9
-#: what turning saves of a row, and what it costs of each of its elements, to and fro: steps of the row alone.
-#: a reduction across the lanes; a place that is searched; a function of one number; a vector that is filled in part
-REDUCTION, SEARCH, FUNCTION, PART = 12, 75, 50, 14
-TO, TO_AND_FRO = 1.0, 1.5
-#: rows: fewer are not worth it; and of the last of several loops over them, which has blocks of its own
-LEAST_ROWS, LEAST_LAST = 256, 64
 
 Stage = Map | Reduce
 
@@ -62,8 +54,8 @@ def transposed_rows(node: Reduce | Nest) -> TransposedRows | None:
         return None
     stages, rows, element = found
     count = product(v.extent for v in rows).constant
-    few = count is not None and count < LEAST_ROWS
-    if few or (len(rows) > 1 and (rows[-1].extent.constant or 0) < LEAST_LAST) or not _worth(stages, element):
+    few = count is not None and count < TRANSPOSES.many
+    if few or (len(rows) > 1 and (rows[-1].extent.constant or 0) < TRANSPOSES.last) or not _worth(stages, element):
         return None
     return _Transposing(node, rows, element).result(stages)
 
@@ -109,10 +101,10 @@ def _worth(stages: Sequence[Stage], element: Var) -> bool:
         *(s.value for stage in stages if element in stage.dims for s in stage.stores),
     ]
     written = any(s.buffer.kind != "local" for stage in stages if element in stage.dims for s in stage.stores)
-    saved = sum(SEARCH if f.op in SCALAR_REDUCTIONS else REDUCTION for f in reductions)
-    saved += FUNCTION * sum(map(is_long, ends))
-    saved += PART if length % WIDEST_LANES and any(map(is_long, inside)) else 0
-    return length >= LEAST and length * (TO_AND_FRO if written else TO) < saved
+    saved = sum(TRANSPOSES.search if f.op in SCALAR_REDUCTIONS else TRANSPOSES.reduction for f in reductions)
+    saved += TRANSPOSES.function * sum(map(is_long, ends))
+    saved += TRANSPOSES.tail if length % WIDEST_LANES and any(map(is_long, inside)) else 0
+    return length >= TRANSPOSES.row and length * (TRANSPOSES.both_ways if written else TRANSPOSES.one_way) < saved
 
 
 class _Transposing:

@@ -21,14 +21,12 @@ from ...ir.nodes import Map, Reduce
 from ...ir.program import AnyNode
 from ...ir.rewrite import unroll, unroll_reduction
 from ...ir.rewrite.reductions import OPERATORS
+from ...machine.cpu_loops import LANE_LOOPS
 from ..fusion.inline import inlined
 from ..fusion.invert import invert
 from ..graph import NodeGraph, label
 from ..remarks import Remarks
 from .vector_axis import SCALAR_REDUCTIONS
-
-#: elements that are few: as many as can be picked out of whole vectors
-MOST = 8
 
 
 def unroll_reductions(graph: NodeGraph, remarks: Remarks) -> None:
@@ -43,7 +41,7 @@ def unroll_reductions(graph: NodeGraph, remarks: Remarks) -> None:
 def _short_loop(graph: NodeGraph, node: Map) -> tuple[Var, list[Reduce]] | None:
     """A loop of few turns, and the reductions over as many elements that all its turns read alike."""
     for short in node.dims:
-        if not 2 <= (short.extent.constant or 0) <= MOST or len(node.dims) < 2:
+        if not 2 <= (short.extent.constant or 0) <= LANE_LOOPS.few or len(node.dims) < 2:
             continue
         chain = list(dict.fromkeys(_makers(graph, node, short.extent)))
         direct = [ld for e in node.expressions() for ld in e.loads if graph.producer(ld.buffer) in chain]

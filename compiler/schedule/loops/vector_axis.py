@@ -9,14 +9,12 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, Load
 from ...ir.index import ONE, Index, Indirect, Var, product
 from ...ir.nodes import Map, Reduce
+from ...machine.cpu_loops import COLUMN_LOOPS, LANE_LOOPS
 
 #: reductions that keep a position: one lane at a time
 SCALAR_REDUCTIONS = ("argmax", "argmin")
 #: reductions of which those of pieces make no whole; nor are they taken to pieces by lanes or pipeline stages
 WHOLE_REDUCTIONS = (*SCALAR_REDUCTIONS, "spread")
-LEAST_LANES = 8
-#: a reduction of fewer rows of memory than this keeps its accumulators in registers
-LEAST_ROWS = 16
 FEW_APART = 2  # elements from lane to lane: vectors are made of whole ones
 #: elements along either of two loops that are taken in blocks: a shorter one is not worth a block
 LEAST_CROSSED = 4
@@ -35,7 +33,7 @@ def reduces_whole(node: Reduce) -> bool:
 def reduces_columns(node: Reduce, vector: Var | None) -> bool:
     """Many rows of memory that lie across the lanes."""
     rows = product(v.extent for v in node.rdims).constant
-    return vector in node.dims and bool(node.rdims) and (rows is None or rows >= LEAST_ROWS)
+    return vector in node.dims and bool(node.rdims) and (rows is None or rows >= COLUMN_LOOPS.in_registers)
 
 
 def vector_loop(node: Map | Reduce) -> Var | None:
@@ -65,7 +63,7 @@ def arg_loop(node: Map | Reduce) -> Var | None:
         places = _places(f.value for f in node.reductions)
         steps = [index.coefficient(var) for index in places]
         dense = all(step is not None and (not step.terms or step == ONE) for step in steps) and ONE in steps
-        if dense and _store_allows(node, var) and (var.extent.constant or LEAST_LANES) >= LEAST_LANES:
+        if dense and _store_allows(node, var) and (var.extent.constant or LANE_LOOPS.least) >= LANE_LOOPS.least:
             return var
     return None
 

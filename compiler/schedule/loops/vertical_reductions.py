@@ -12,21 +12,13 @@ from ...ir.lanes import depends
 from ...ir.nodes import Map, Nest, Reduce, Reduction, Scan
 from ...ir.plans.loop import LoopPlan, Prefetch, ReductionKind, VerticalPlan
 from ...machine.cpu import ROWS_AHEAD
+from ...machine.cpu_loops import LANE_LOOPS, ROW_LOOPS
 from .bound_tightening import trim
 from .interleaved_streams import in_memory, widest
 from .prefetch import prefetches, stream_prefetches
 
-#: iterations of short loops that are unrolled
-MOST_UNROLLED = 16
-#: elements of rows that are reduced in their order, and iterations that are worth it
-LEAST_STRIP, MOST_STRIP, STRIP_ITERATIONS = 16, 64, 4
-#: elements of a row that is a stream of windows
-LONG_ROW = 4096
-#: long rows that are many
-LEAST_PLANES = 6
 #: rows of memory that lie further apart than so many of their length are no stream
 APART = 2
-SUMMED = 8  # elements of a transposed row whose sum is added to that of the elements before
 #: elements of windows that are read as whole vectors
 NEIGHBOURS = (2, 4, 8)
 
@@ -48,7 +40,7 @@ def _of_transposed(node: Reduce, lane: Var) -> VerticalPlan:
     """Sums of transposed rows are taken in parts, so that they keep their digits."""
     found = vertical_plan(node, lane)
     sums = any(f.op == "sum" for f in node.reductions) and len(found.inside.rdims) == 1
-    return replace(found, part=SUMMED if sums else 0)
+    return replace(found, part=ROW_LOOPS.transposed_sum if sums else 0)
 
 
 def vertical_plan(node: Reduce, lanes: Var | None) -> VerticalPlan:
@@ -94,7 +86,7 @@ def _prefetches(node: Reduce, vector: Var, strips: bool) -> tuple[Prefetch, ...]
     values = [f.value for f in node.reductions]
     if strips:
         return stream_prefetches(vector, values, node.rdims[-1], node.dims)
-    if (vector.extent.constant or 0) < LONG_ROW or len(node.rdims) != 1:
+    if (vector.extent.constant or 0) < ROW_LOOPS.stream_of_windows or len(node.rdims) != 1:
         return ()
     return stream_prefetches(vector, values, vector, (vector,), {node.rdims[0]: ZERO})
 
@@ -102,13 +94,21 @@ def _prefetches(node: Reduce, vector: Var, strips: bool) -> tuple[Prefetch, ...]
 def _plane_prefetches(node: Reduce, vector: Var) -> tuple[Prefetch, ...]:
     """Fetches of what follows on each of many long rows that are reduced together; of sums the hardware does."""
     values = [f.value for f in node.reductions]
-    if len(node.rdims) != 1 or all(f.op == "sum" for f in node.reductions) or (vector.extent.constant or 0) < LONG_ROW:
+    if (
+        len(node.rdims) != 1
+        or all(f.op == "sum" for f in node.reductions)
+        or (vector.extent.constant or 0) < ROW_LOOPS.stream_of_windows
+    ):
         return ()
     (row,) = node.rdims
     loads = [load for v in values for load in v.loads]
     steps = [load.index.coefficient(row) or ZERO for load in loads]
     apart = min((step.constant or 0 for step in steps), default=0)
-    if (row.extent.constant or 0) < LEAST_PLANES or apart < LONG_ROW or not all(map(in_memory, loads)):
+    if (
+        (row.extent.constant or 0) < ROW_LOOPS.planes
+        or apart < ROW_LOOPS.stream_of_windows
+        or not all(map(in_memory, loads))
+    ):
         return ()
     return prefetches(vector, values, (row,), {vector: of(vector) + ROWS_AHEAD // widest(values)})
 
@@ -118,8 +118,8 @@ def _unrolled(loops: Sequence[Var]) -> tuple[int, ...]:
     iterations: list[int] = []
     total = 1
     for v in reversed(loops):
-        total *= v.extent.constant or MOST_UNROLLED + 1
-        iterations.insert(0, v.extent.constant or 0 if total <= MOST_UNROLLED else 0)
+        total *= v.extent.constant or LANE_LOOPS.unrolled + 1
+        iterations.insert(0, v.extent.constant or 0 if total <= LANE_LOOPS.unrolled else 0)
     return tuple(iterations)
 
 
@@ -128,7 +128,11 @@ def _in_order(node: Reduce, vector: Var) -> bool:
     if any(b.kind == "local" for b in node.reads()):
         return False  # it lies in the first cache, in any order
     length, iterations = vector.extent.constant or 0, product(v.extent for v in node.rdims).constant
-    if not LEAST_STRIP <= length <= MOST_STRIP or not node.rdims or (iterations or STRIP_ITERATIONS) < STRIP_ITERATIONS:
+    if (
+        not ROW_LOOPS.strip <= length <= ROW_LOOPS.most_strip
+        or not node.rdims
+        or (iterations or ROW_LOOPS.strip_iterations) < ROW_LOOPS.strip_iterations
+    ):
         return False
     loads = [ld for f in node.reductions for ld in f.value.loads if depends(ld.index, vector)]
     steps = [ld.index.coefficient(node.rdims[-1]) for ld in loads]

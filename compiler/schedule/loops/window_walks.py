@@ -11,14 +11,9 @@ from ...ir.index import ZERO, Atom, Binary, Index, Var, as_index, exact_div, of
 from ...ir.nodes import Reduce
 from ...ir.plans.loop import Prefetch, SlidingWindows, WindowWalk
 from ...machine.cpu import LINE, STREAM_PREFETCH
+from ...machine.cpu_loops import TASKS, WINDOWS
 from .interleaved_streams import widest
 from .prefetch import prefetches, stream_prefetches
-
-LEAST_WALKS = 64  # of a kernel that threads share
-LEAST_WINDOWS, MOST_WINDOWS = 8, 64  # of a walk: the first rows of one are reduced by that before it as well
-LEAST_OVERLAPS = 6  # of a walk: times as many windows as are open where it begins
-NEAR_PLACE = 256  # bytes of a place whose lines are fetched in the order of memory
-STRIP_BYTES = 12288  # of the rows of a strip of columns, which the next rows of the result read again
 
 
 def window_walk(node: Reduce, windows: SlidingWindows, nontemporal: Collection[Buffer]) -> WindowWalk:
@@ -60,7 +55,7 @@ def _fetched(
     moved: list[dict[Atom, Index]] = [
         {following: of(following) + 1, across: across.extent - back} for back in range(new, 0, -1)
     ]
-    ordered = new > 1 and width <= NEAR_PLACE
+    ordered = new > 1 and width <= WINDOWS.near_place_bytes
     if ordered:
         at = of(windows.at) * new + STREAM_PREFETCH // width
         moved = [{windows.at: at + further, across: across.extent - 1} for further in range(new)]
@@ -99,12 +94,12 @@ def _block(
 ) -> int:
     """Windows that are walked over at once: all, but where threads would have too few walks or the rows of a strip of
     columns would leave the first level cache."""
-    count = windows.row.extent.constant or MOST_WINDOWS
+    count = windows.row.extent.constant or WINDOWS.most_walk
     if across is not None and _read_anew(windows, across) == 1 and all(s.buffer in nontemporal for s in node.stores):
         taps = math.prod(v.extent.constant or 1 for v in windows.inner.rdims) + 1
         column = taps * (windows.lanes.extent.constant or 1) * DTYPES[node.reductions[0].value.dtype].size
-        return min(count, max(LEAST_WINDOWS, STRIP_BYTES // (column * windows.step)))
+        return min(count, max(WINDOWS.least_walk, WINDOWS.strip_bytes // (column * windows.step)))
     walks = math.prod(v.extent.constant or 1 for v in outer)
-    size = max(LEAST_WINDOWS, -(-count * walks // LEAST_WALKS))
-    pieces = max(1, min(-(-count // size), count // (LEAST_OVERLAPS * windows.open)))
+    size = max(WINDOWS.least_walk, -(-count * walks // TASKS.rows))
+    pieces = max(1, min(-(-count // size), count // (WINDOWS.overlaps * windows.open)))
     return -(-count // pieces)

@@ -20,11 +20,9 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import ZERO, Index, Var
 from ...ir.nodes import Map, Reduce, Scan
 from ...ir.plans.loop import CombinedResult
-from ...machine.cpu import L1
+from ...machine.cpu_loops import FETCHES
 from .interleave import groups
 from .store_policy import whole_lines
-
-LEAST_BYTES, MOST_BYTES = 32, L1 // 2  # of a row: it stays in the first level cache, beside what it is made of
 
 
 @dataclass(frozen=True)
@@ -68,13 +66,17 @@ def combined_results(
 
 def _elements(stage: Stage, rows: Sequence[Var]) -> int:
     """What a store of the stage writes in a row; far too many where that is not known."""
-    return math.prod(v.extent.constant or MOST_BYTES + 1 for v in stage.written(rows))
+    return math.prod(v.extent.constant or FETCHES.most_combined + 1 for v in stage.written(rows))
 
 
 def _large(buffer: Buffer, length: int, nontemporal: Collection[Buffer]) -> bool:
     """Whether the result is one that is written by non-temporal stores, its rows of a length that is gathered."""
     new = buffer.of is None and buffer.kind not in IN_PLACE
-    return new and buffer in nontemporal and LEAST_BYTES <= length * DTYPES[buffer.dtype].size <= MOST_BYTES
+    return (
+        new
+        and buffer in nontemporal
+        and FETCHES.combined_bytes <= length * DTYPES[buffer.dtype].size <= FETCHES.most_combined
+    )
 
 
 def _whole(stage: Stage, buffer: Buffer, nontemporal: Collection[Buffer]) -> bool:

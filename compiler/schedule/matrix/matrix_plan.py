@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
+from ...ir.buffers import Buffer
+from ...ir.nodes import Store
 from ...ir.plans.kernel import Kernel
 from ...ir.plans.matrix import (
     AttentionBlocking,
     Blocking,
     ConvBlocking,
+    EpiloguePlan,
     GemmBlocking,
     MatrixPlan,
     Packing,
     RegisterTile,
 )
+from ...ir.rewrite.epilogues import conv_epilogue, gemm_epilogue, link_stores
 from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
-from ...machine.cpu import CPUS, L1, L2, PANEL
+from ...machine.cpu import CPUS, PANEL
+from ...machine.cpu_products import BLOCKING
+from .epilogue_plan import epilogue_plan
 from .hidden_keys import hides_keys
 
-FLOAT = 4  # bytes
-
-#: Half of the first cache holds a panel's block of k, and three quarters a group of them, beside rows of the left
-#: operand; three quarters of the second cache hold the rows of a block. Up to four blocks of k are one pass.
-GEMM_BLOCKING = GemmBlocking(
-    depth=L1 // 2 // (PANEL * FLOAT), together=4, group_bytes=L1 * 3 // 4, block_bytes=L2 * 3 // 4
-)
-#: five eighths of the second cache hold weights, beside the pixels that they meet (depth and pixels are measured)
-CONV_BLOCKING = ConvBlocking(depth=384, panel_bytes=L2 * 5 // 8, pixels=256)
-#: the scores of a tile's rows stay in the first cache; a task's queries are six times as many as a block's (measured)
-ATTENTION_BLOCKING = AttentionBlocking(key_block=384, chunk_floats=96 << 10)
+GEMM_BLOCKING = GemmBlocking(BLOCKING.depth, BLOCKING.together, BLOCKING.group_bytes, BLOCKING.block_bytes)
+CONV_BLOCKING = ConvBlocking(BLOCKING.conv_depth, BLOCKING.conv_bytes, BLOCKING.pixels)
+ATTENTION_BLOCKING = AttentionBlocking(BLOCKING.keys, BLOCKING.queries)
 #: convolutions that are cut by depth and pixels
 BLOCKED = ("direct", "transposing")
+#: convolutions whose tiles hold plain sums
+SUMMING = ("direct", "depthwise")
+#: what tasks have parts of, the outermost axis first: of algorithms that are no products, and of convolutions
+TASKS = {
+    "transposing": ("pixels", "groups", "channels"),
+    "direct": ("pixels", "groups", "channels"),
+    "depthwise": ("images", "rows", "channels"),
+    "nchw": ("images", "groups", "rows", "columns"),
+    "chain": ("images", "rows"),
+    "attention": ("batch", "key heads", "queries"),
+    "attention-gradient": ("batch", "key heads", "queries"),
+}
+CONV_TASKS = ("pixels", "channels")
 
 
 def algorithm(kernel: Kernel) -> str:
@@ -89,12 +102,29 @@ def streamed(kernel: Kernel) -> bool:
     return floats and node.dims[-2].extent.constant in (None, 1)
 
 
-def in_registers(kernel: Kernel) -> bool:
+def epilogue(kernel: Kernel) -> EpiloguePlan:
     """Tiles of float32 sums add for themselves; those of Winograd's points and of integers are transformed first."""
-    node = kernel.node
-    if isinstance(node, Gemm):
-        return node.acc.dtype == "f32" and node.a_dtype != "i8"
-    return isinstance(node, Conv) and _plan(kernel).algorithm in ("direct", "depthwise")
+    match kernel.node:
+        case Gemm() as node:
+            floats = node.acc.dtype == "f32" and node.a_dtype != "i8"
+            return epilogue_plan(gemm_epilogue(node), floats, joined=bool(node.also))
+        case Conv() as node:
+            return _conv_epilogue(node, node.stores, _plan(kernel).algorithm)
+    return EpiloguePlan()
+
+
+def _conv_epilogue(node: Conv, stores: Sequence[Store], by: str, own: Collection[Buffer] = ()) -> EpiloguePlan:
+    return epilogue_plan(conv_epilogue(node, stores), by in SUMMING, own=own)
+
+
+def tasks(kernel: Kernel) -> tuple[str, ...]:
+    """What threads share, as the kernel cuts it: how much of each axis a task has follows from the number of threads
+    (kernels/gemm/block.h, kernels/conv/plan.h). No task has a part of k: its sums would depend on that number."""
+    plan = _plan(kernel)
+    if plan.algorithm.startswith("gemm"):
+        batch = ("batch",) if len(kernel.node.dims) > 2 else ()
+        return (*batch, "columns", "rows")
+    return TASKS.get(plan.algorithm, CONV_TASKS)
 
 
 def skips_hidden(kernel: Kernel) -> bool:
@@ -110,12 +140,12 @@ def links(kernel: Kernel) -> tuple[MatrixPlan, ...]:
     """The plans of a chain's convolutions, whose bands of rows the chain cuts."""
     if not isinstance(kernel.node, ConvChain):
         return ()
-    return tuple(_link(Kernel(link, MatrixPlan())) for link in kernel.node.links)
+    return tuple(_link(kernel.node, i) for i in range(len(kernel.node.links)))
 
 
-def _link(kernel: Kernel) -> MatrixPlan:
-    named = Kernel(kernel.node, MatrixPlan(algorithm(kernel)))
-    return MatrixPlan(algorithm(kernel), in_registers=in_registers(named))
+def _link(chain: ConvChain, i: int) -> MatrixPlan:
+    by = algorithm(Kernel(chain.links[i]))
+    return MatrixPlan(by, epilogue=_conv_epilogue(chain.links[i], link_stores(chain, i), by, chain.locals))
 
 
 def _plan(kernel: Kernel) -> MatrixPlan:

@@ -14,10 +14,12 @@ from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index
 from ...ir.program import AnyNode, Branches, Define, Loop
+from ...machine.cpu import LINE
 from ..regions import span_in_loops
 from .reuse import results_over_operands
 
-ALIGNMENT = 64
+#: bytes that buffers in the arena, and weights, are aligned to
+ALIGNMENT = LINE
 
 
 @dataclass(frozen=True)
