@@ -13,6 +13,7 @@ import pytest
 import torch
 from mycc.compiler.ir.plans.kernel import Kernel
 from mycc.compiler.ir.plans.loop import LoopPlan
+from mycc.compiler.ir.plans.text import plan_row
 from mycc.compiler.machine.cpu import CPUS
 from mycc.compiler.machine.targets import TARGETS
 from mycc.compiler.schedule.loops import column_walks, horizontal_reductions, prefetch, store_policy, tiles
@@ -63,11 +64,11 @@ def plan_of(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> Loo
     return kernel.plan
 
 
-LARGE = torch.zeros(1).expand(4100, 1024)
+LARGE, COLUMNS = torch.zeros(1).expand(4100, 1024), torch.zeros(1).expand(32, 300, 800)
 #: the fact, where it is read, what it is changed to, the kernel, and the field of its plan that has to change
 CHANGES: dict[str, tuple[ModuleType, str, int, Callable[..., torch.Tensor], tuple[torch.Tensor, ...], str]] = {
     "nontemporal": (store_policy, "NONTEMPORAL", 1 << 40, lambda a: a + 1, (LARGE,), "nontemporal"),
-    "stream ahead": (prefetch, "STREAM_PREFETCH", 512, lambda a, b: a * b.exp(), (LARGE, LARGE + 1), "prefetch"),
+    "stream ahead": (prefetch, "STREAM_PREFETCH", 512, lambda a: a.sum(1), (COLUMNS,), "walk"),
     "sets of the cache": (tiles, "SET_STRIDE", 1 << 40, lambda a: a.t() + 1, (torch.zeros(512, 1024),), "tile"),
 }
 
@@ -75,9 +76,10 @@ CHANGES: dict[str, tuple[ModuleType, str, int, Callable[..., torch.Tensor], tupl
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_fact_changes_the_plan(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, fact, value, function, inputs, field = CHANGES[name]
-    before = getattr(plan_of(function, *inputs), field)
+    before = plan_row(plan_of(function, *inputs))  # by names: buffers are others in each plan
+    assert plan_row(plan_of(function, *inputs)) == before
     monkeypatch.setattr(module, fact, value)
-    assert getattr(plan_of(function, *inputs), field) != before
+    assert plan_row(plan_of(function, *inputs)).get(field) != before.get(field)
 
 
 #: likewise of rows of cpu_loops.py: the row's name where it is read, and what is changed in it
@@ -86,7 +88,7 @@ ROWS: dict[str, tuple[ModuleType, str, dict[str, Any], Callable[..., torch.Tenso
         horizontal_reductions, "ROW_LOOPS", {"piece": 512}, lambda a: a.sum(-1), (torch.zeros(9, 4000),), "horizontal",
     ),
     "block of columns": (
-        column_walks, "COLUMN_LOOPS", {"block": 512}, lambda a: a.amax(1), (torch.zeros(1).expand(32, 300, 3000),), "vertical",
+        column_walks, "COLUMN_LOOPS", {"block": 256, "in_order": 256}, lambda a: a.amax(1), (COLUMNS,), "walk",
     ),
     "block of a transpose": (
         tiles, "TRANSPOSES", {"row_bytes": 512, "whole_bytes": 0}, lambda a: a.t() + 1, (torch.zeros(500, 99),), "tile",
@@ -97,9 +99,10 @@ ROWS: dict[str, tuple[ModuleType, str, dict[str, Any], Callable[..., torch.Tenso
 @pytest.mark.parametrize("name", ROWS)
 def test_a_changed_row_of_loops_changes_the_plan(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, row, changed, function, inputs, field = ROWS[name]
-    before = getattr(plan_of(function, *inputs), field)
+    before = plan_row(plan_of(function, *inputs))
+    assert plan_row(plan_of(function, *inputs)) == before
     monkeypatch.setattr(module, row, replace(getattr(module, row), **changed))
-    assert getattr(plan_of(function, *inputs), field) != before
+    assert plan_row(plan_of(function, *inputs)).get(field) != before.get(field)
 
 
 @pytest.mark.parametrize(
