@@ -6,10 +6,12 @@ import difflib
 import json
 import os
 import re
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +24,14 @@ ROOT = Path(__file__).resolve().parents[1]
 # Objects of compilers, by all that they are made of: what has not changed since the last run is not compiled again.
 # Not the user's cache; subprocesses of tests and the workers of pytest-xdist have it too. `make clean` empties it.
 os.environ.setdefault("MYCC_CACHE_DIR", str(ROOT / "build" / "tests" / "cache"))
+# Each worker has a core: the threads of eager torch would spin there and wait for those of the other workers.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Processes that tests start find the bytecode of mycc: to make it takes a quarter of its import.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 DURATIONS = ROOT / "build" / "tests" / "durations.json"
 MANY = 500  # tests of a run that says where its time went
+LEFT_OUT = pytest.StashKey["Counter[str]"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,16 +49,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
 
 
+def folder_of(name: str) -> str:
+    """The folder of a test below tests/, or the file that lies there itself."""
+    return "/".join(name.split("::")[0].split("/")[:2])
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Counts the slow tests that are left out; a worker of pytest-xdist tells the process that it works for."""
+    left_out = Counter(folder_of(item.nodeid) for item in items if item.get_closest_marker("slow"))
+    config = items[0].config
+    config.stash[LEFT_OUT] = left_out
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = dict(left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints the seconds that the tests of each folder took, of all processes together, and the longest tests. Those
-    of all tests go into build/tests/durations.json."""
+    """Prints the seconds that the tests of each folder took, of all processes together, the longest tests, and how
+    many slow ones were left out. The seconds of all tests go into build/tests/durations.json."""
     folders: Counter[str] = Counter()
     tests: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                folders["/".join(report.nodeid.split("::")[0].split("/")[:2])] += report.duration  # type: ignore[assignment]
+                folders[folder_of(report.nodeid)] += report.duration  # type: ignore[assignment]
                 tests[report.nodeid] += report.duration  # type: ignore[assignment]
+    if left_out := terminalreporter.config.stash.get(LEFT_OUT, Counter()):
+        rows = ", ".join(f"{name} {count}" for name, count in left_out.most_common())
+        terminalreporter.section(f"{left_out.total()} slow tests were left out; make test-all runs them")
+        terminalreporter.line(rows)
     if len(tests) > MANY:
         terminalreporter.section("seconds by folder")
         terminalreporter.line(", ".join(f"{name} {seconds:.0f}" for name, seconds in folders.most_common()))

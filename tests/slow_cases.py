@@ -1,6 +1,7 @@
 """Cases of tests that `make test` leaves out because other cases of the same test take less time.
 
-slow_cases.txt names them, a node id a line. After a run of `make test` or `make test-all` that nothing disturbed,
+slow_cases.txt names them, a node id a line; a test of one case is marked `slow` where it stands. After a run of
+`make test` or `make test-all` that nothing disturbed,
 
     python -m tests.slow_cases --seconds 1700
 
@@ -21,9 +22,20 @@ __all__ = ["choose", "slow_cases"]
 
 LIST = Path(__file__).with_suffix(".txt")
 DURATIONS = Path(__file__).resolve().parents[1] / "build" / "tests" / "durations.json"
-#: tests whose cases are compiled together: without the first one, the next takes its time
-TOGETHER = ("tests/ops/test_operators.py::test_operator", "tests/ops/test_op_table.py::test_cpp_matches_reference")
-SHORT = 2.0  # seconds; leaving out a shorter case gains too little
+#: Tests whose cases all stay: each guards an operator or a pass of its own, or all are compiled together, so that
+#: without the first one the next takes its time.
+WHOLE = (
+    "tests/gpu/test_routine_kernels.py::test_factorisations_against_float64",
+    "tests/graph/test_decompose.py::test_image",
+    "tests/graph/test_decompose.py::test_sequence",
+    "tests/graph/test_passes.py::test_pass",
+    "tests/ops/test_library_operators.py::test_library_operators",
+    "tests/ops/test_linalg.py::test_linear_algebra",
+    "tests/ops/test_op_table.py::test_cpp_matches_reference",
+    "tests/ops/test_operators.py::test_operator",
+    "tests/schedule/test_pass_values.py::test_values_stay",
+)
+SHORT = 1.0  # seconds; leaving out a shorter case gains too little
 
 
 @cache
@@ -35,13 +47,13 @@ def slow_cases() -> frozenset[str]:
 def choose(durations: Mapping[str, float], listed: frozenset[str], seconds: float) -> list[str]:
     """The node ids to leave out, sorted: those of `listed` whose time is not known, and the longest of the known ones
     until the others take at most `seconds`, or every case that is left is short or the last one of its test."""
-    chosen = listed - durations.keys()
+    chosen = frozenset(name for name in listed - durations.keys() if _test(name) not in WHOLE)
     cases = Counter(_test(name) for name in durations)
     total = sum(durations.values())
     for name, duration in sorted(durations.items(), key=lambda item: -item[1]):
         if total <= seconds or duration < SHORT:
             break
-        if cases[_test(name)] > 1 and _test(name) not in TOGETHER:
+        if cases[_test(name)] > 1 and _test(name) not in WHOLE:
             cases[_test(name)] -= 1
             total -= duration
             chosen |= {name}

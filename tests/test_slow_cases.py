@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .slow_cases import choose
+from .slow_cases import WHOLE, choose
 
 
 def test_the_longest_cases_are_left_out_and_one_of_each_test_stays() -> None:
-    durations = {"a::t[1]": 50.0, "a::t[2]": 40.0, "a::u": 90.0, "b::v[x]": 30.0, "b::v[y]": 1.0, "b::v[z]": 1.0}
+    durations = {"a::t[1]": 50.0, "a::t[2]": 40.0, "a::u": 90.0, "b::v[x]": 30.0, "b::v[y]": 0.5, "b::v[z]": 0.5}
     assert choose(durations, frozenset(), 500.0) == []
     assert choose(durations, frozenset(), 170.0) == ["a::t[1]"]
     assert choose(durations, frozenset(), 135.0) == ["a::t[1]", "b::v[x]"]
@@ -16,3 +16,9 @@ def test_the_longest_cases_are_left_out_and_one_of_each_test_stays() -> None:
 def test_cases_that_a_run_left_out_stay_on_the_list() -> None:
     assert choose({"a::t[2]": 3.0}, frozenset({"a::t[1]"}), 100.0) == ["a::t[1]"]
     assert choose({"a::t[1]": 3.0, "a::t[2]": 3.0}, frozenset({"a::t[1]"}), 100.0) == []
+
+
+def test_cases_that_guard_an_operator_or_a_pass_each_stay() -> None:
+    one, other = (f"{WHOLE[0]}[{name}]" for name in ("svd", "eigh"))
+    assert choose({one: 9.0, other: 9.0}, frozenset({one}), 1.0) == []
+    assert choose({other: 9.0}, frozenset({one}), 1.0) == []

@@ -109,6 +109,7 @@ example_inputs = (torch.arange(8.0), torch.ones(8))
 """
 
 
+@pytest.mark.slow  # test_a_model_beside_eager compares the same two
 def test_a_model_with_state_starts_each_run_alike(server: CommandServer, folder: Path) -> None:
     (folder / "cache.py").write_text(STATEFUL)
     quick = ("--seconds", "0.02", "--turns", "2")

@@ -19,6 +19,7 @@ def run(*words: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow  # test_digits trains by the command, tests/training/test_lora.py trains adapters
 def test_adapters(tmp_path: Path) -> None:
     package, adapters = str(tmp_path / "lora.pkg"), str(tmp_path / "adapters.safetensors")
     run("-m", "mycc", "compile", str(EXAMPLE / "lora.py"), "--train", "--out", package)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import mycc
 import pytest
 
-from .folders import make_folder, train_tokenizer
+from .folders import make_folder, make_network, train_tokenizer
 
 
 class Made(NamedTuple):
@@ -34,6 +34,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         options={"codegen.sources": False},
     )
     return Made(path / "model", network, train_tokenizer(), package)
+
+
+@pytest.fixture(scope="session")
+def checking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package that checks five tokens of a draft at once."""
+    return mycc.compile_generation(
+        make_network("llama"), out=tmp_path_factory.mktemp("drafts") / "text.pkg", max_batch=2, chunk=16,
+        draft_tokens=5, verify=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def checked(checking: Path) -> Any:
+    return mycc.load(checking)
 
 
 @pytest.fixture

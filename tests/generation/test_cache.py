@@ -53,10 +53,11 @@ def test_rings_hold_a_window(tmp_path: Path) -> None:
     for prompt, tokens in zip(prompts, wanted, strict=True):
         assert list(model.generate_tokens(prompt, **options)) == tokens
         assert list(model.generate_tokens(prompt, draft="lookup", **options)) == tokens
+    answers = dict(zip(map(tuple, prompts), wanted, strict=True))
     engine = model.generator.new_engine(reuse=True)  # as a server's: a prompt that shares a beginning with another
     for prompt in [*prompts, prompts[0], prompts[0][:60] + [9] * 50, prompts[0][:100]]:
         text = model.generator.text(prompt, model.generator.options(options))
         engine.add(text)
         while engine.busy:
             list(engine.step())
-        assert text.tokens == greedy(network, prompt, 60)
+        assert text.tokens == (answers.get(tuple(prompt)) or greedy(network, prompt, 60))

@@ -11,8 +11,6 @@ import pytest
 from mycc.runtime.generation.options import Options
 from mycc.runtime.generation.sampling import Sampler
 
-from .test_drafts import checked  # noqa: F401
-
 pytest.importorskip("llguidance")
 
 SCHEMA = {
@@ -56,7 +54,7 @@ def test_grammars_and_expressions(model: Any) -> None:
     assert all(re.fullmatch("[0-9]{2}-[0-9]{2}", text) for text in several)
 
 
-def test_with_a_draft(made: Any, checked: Any) -> None:  # noqa: F811
+def test_with_a_draft(made: Any, checked: Any) -> None:
     checked.generator._read = lambda name: made.tokenizer.backend_tokenizer.to_str().encode()
     wanted = list(checked.generate_tokens([5, 6], json_schema=SCHEMA, seed=1, **DRAWN))
     for draft in ("lookup", checked):

@@ -14,15 +14,6 @@ OPTIONS = {"max_new_tokens": 60, "ignore_eos": True}
 PROMPT = [5, 6, 7, 8, 9, 10, 11] * 4
 
 
-@pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("drafts")
-    network = make_network("llama")
-    return mycc.load(
-        mycc.compile_generation(network, out=folder / "text.pkg", max_batch=2, chunk=16, draft_tokens=5, verify=False)
-    )
-
-
 def test_lookup_finds_what_followed_the_longest_run() -> None:
     lookup = Lookup()
     assert lookup.propose([1, 2, 3], 4) == []

@@ -15,7 +15,7 @@ from .folders import VOCABULARY
 
 from transformers import CONFIG_MAPPING, AutoModelForImageTextToText  # isort: skip
 
-TOKEN, COUNT = 390, 200
+TOKEN, COUNT = 390, 80
 _TEXT = {
     "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 320, "initializer_range": 0.3,

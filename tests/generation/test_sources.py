@@ -11,6 +11,7 @@ import mycc
 import numpy as np
 import pytest
 import torch
+from mycc.compiler.generation.tasks import compile_task
 
 from .folders import VOCABULARY, train_tokenizer
 
@@ -19,7 +20,7 @@ from transformers import (  # isort: skip
     WhisperForConditionalGeneration,
 )  # fmt: skip
 
-COUNT = 200
+COUNT = 80
 LONG = {"max_new_tokens": COUNT, "ignore_eos": True, "repetition_penalty": 3.0}
 _SMALL = {
     "vocab_size": VOCABULARY, "d_model": 64, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 1,
@@ -66,13 +67,30 @@ def wanted(network: Any, count: int, skipped: int = 1, **inputs: Any) -> list[in
     return [int(token) for token in found[0, skipped:]]
 
 
+def network_of(kind: str) -> Any:
+    return lively(AutoModelForSeq2SeqLM.from_config(CONFIG_MAPPING[kind](**KINDS[kind])))
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package of a folder, as the command compiles it."""
+    folder = tmp_path_factory.mktemp("t5")
+    network_of("t5").save_pretrained(folder / "model")
+    train_tokenizer().save_pretrained(folder / "model")
+    given = {"max_length": COUNT + 8, "max_source_length": 40, "max_batch": 3}
+    return compile_task("text2text-generation", str(folder / "model"), folder / "text.pkg", None, given, {}, [])
+
+
 @pytest.mark.parametrize("kind", [k if k == "t5" else pytest.param(k, marks=pytest.mark.slow) for k in KINDS])
-def test_greedy_tokens(kind: str, tmp_path: Path) -> None:
+def test_greedy_tokens(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Of sources of several lengths, alone and side by side."""
-    network = lively(AutoModelForSeq2SeqLM.from_config(CONFIG_MAPPING[kind](**KINDS[kind])))
-    package = mycc.compile_text2text(
-        network, out=tmp_path / "text.pkg", max_length=COUNT + 8, max_source_length=40, max_batch=3, verify=kind == "t5"
-    )
+    network = network_of(kind)
+    if kind == "t5":
+        package = request.getfixturevalue("t5")
+    else:
+        package = mycc.compile_text2text(
+            network, out=tmp_path / "text.pkg", max_length=COUNT + 8, max_source_length=40, max_batch=3, verify=False
+        )
     model = mycc.load(package)
     sources = [source(40), source(1), source(17), source(7)[3:]]
     forced = 1 if network.generation_config.forced_bos_token_id is not None else 0
@@ -89,22 +107,14 @@ def test_greedy_tokens(kind: str, tmp_path: Path) -> None:
     assert [text.tokens for text in texts] == answers
 
 
-def test_a_folder_answers_texts(tmp_path: Path) -> None:
-    network = lively(AutoModelForSeq2SeqLM.from_config(CONFIG_MAPPING["t5"](**KINDS["t5"])))
-    network.save_pretrained(tmp_path / "model")
-    tokenizer = train_tokenizer()
-    tokenizer.save_pretrained(tmp_path / "model")
-    from mycc.compiler.generation.tasks import compile_task
-
-    given = {"max_length": 32, "verify": False}
-    package = compile_task("text2text-generation", str(tmp_path / "model"), tmp_path / "text.pkg", None, given, {}, [])
-    model = mycc.load(package)
+def test_a_folder_answers_texts(t5: Path) -> None:
+    tokenizer, model = train_tokenizer(), mycc.load(t5)
     stream = model.generate("the quick brown fox", max_new_tokens=12, ignore_eos=True)
     text = stream.text()
     assert stream.prompt_tokens == tokenizer("the quick brown fox").input_ids
     assert tokenizer.decode(stream.tokens, skip_special_tokens=True) == text
     assert model.generate_batch(["the quick brown fox", "dog"], max_new_tokens=12, ignore_eos=True)[0] == text
-    for prompt, words in (("", "the text is empty"), ("fox " * 40, "the package reads 32")):
+    for prompt, words in (("", "the text is empty"), ("fox " * 40, "the package reads 40")):
         with pytest.raises(mycc.InputError, match=words):
             model.generate(prompt)
     with pytest.raises(mycc.InputError, match="not conversations"):

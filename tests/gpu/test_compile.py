@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import json
 import math
 import zipfile
@@ -172,10 +173,10 @@ def test_a_scalar_that_is_written_between_others_compiles(tmp_path: Path, cache:
         torch.linalg.cond(x, p, out=base.select(-1, 1))
         return base
 
-    x = torch.randn(5, 5)
+    shapes = itertools.cycle(((5, 5), (2, 5, 5)))
     entries = {
-        f"entry{i}": (lambda x, p=p: written(x, p), (given,))
-        for i, (p, given) in enumerate((p, given) for p in CONDITIONS for given in (x, x.expand(2, 5, 5).contiguous()))
+        f"entry{i}": (lambda x, p=p: written(x, p), (torch.randn(shape),))
+        for i, (p, shape) in enumerate(zip(CONDITIONS, shapes, strict=False))
     }
     out = tmp_path / "cond.pkg"
     mycc.compile(entries, out=out, target="cuda:sm_90", verify=False, cache_dir=cache)

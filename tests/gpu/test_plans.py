@@ -96,7 +96,7 @@ def test_a_changed_plan_changes_the_code_and_not_the_values(name: str, interpret
 
 
 def test_a_changed_part_of_a_routine_changes_the_code_and_not_the_values(interpreter: TritonInterpreter) -> None:
-    inputs = (x(3, 1500),)
+    inputs = (x(1, 1100),)
     program = device_program(Call1(lambda a: a.sort(-1)).eval(), inputs)
     (plan,) = program.schedule.plans
     assert isinstance(plan, RoutinePlan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from ..helpers.device_programs import device_program, run_interpreted
@@ -10,8 +11,11 @@ from ..helpers.triton_interpreter import TritonInterpreter
 from ..ops.pool_samples import OF_FLOATS, POOLS, inputs
 
 
-def test_places(interpreter: TritonInterpreter) -> None:
-    pools = {name: (POOLS | OF_FLOATS)[name] for name in ("2-d", "2-d dilated", "3-d", "adaptive 2-d")}
+@pytest.mark.parametrize(
+    "names", [("2-d dilated", "adaptive 2-d"), pytest.param(("2-d", "3-d"), marks=pytest.mark.slow)], ids=" and ".join
+)
+def test_places(names: tuple[str, ...], interpreter: TritonInterpreter) -> None:
+    pools = {name: (POOLS | OF_FLOATS)[name] for name in names}
 
     def every(x: torch.Tensor) -> list[torch.Tensor]:
         return [t for f in pools.values() for t in f(x)]

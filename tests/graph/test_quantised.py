@@ -355,6 +355,7 @@ def test_zeros_around_a_map_are_padding_of_the_integers(
     agrees(graph, result)
 
 
+@pytest.mark.slow  # test_models_of_pt2e and test_fake_quantize.py see the same operators
 def test_models_of_quantisation_aware_training() -> None:
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 

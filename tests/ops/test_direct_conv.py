@@ -46,10 +46,11 @@ def test_few_channels(dimensions: int, tmp_path: Path) -> None:
     checked(cases, tmp_path)
 
 
-def test_channels_last(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", range(2))
+def test_channels_last(part: int, tmp_path: Path) -> None:
     torch.manual_seed(4)
-    cases = list(laid_out())[::2]
-    assert len(cases) > 20
+    cases = list(laid_out())[2 * part :: 4]
+    assert len(cases) > 10
     checked(cases, tmp_path)
 
 

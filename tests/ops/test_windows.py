@@ -77,11 +77,12 @@ def run(cases: list[Case], x: torch.Tensor, folder: Path) -> tuple[Any, Any]:
     return found, model(x)
 
 
+@pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("size", [(2, 3, 40, 133), (1, 33, 9, 32)], ids=str)
-def test_pools(size: tuple[int, ...], tmp_path: Path) -> None:
+def test_pools(size: tuple[int, ...], part: int, tmp_path: Path) -> None:
     x = torch.randn(*size, generator=torch.Generator().manual_seed(5))
-    fits = [case for case in pools() if _runs(case, x)]
-    assert len(fits) > 20
+    fits = [case for case in pools() if _runs(case, x)][part::2]
+    assert len(fits) > 10
     close(*run(fits, x, tmp_path))
 
 

@@ -15,7 +15,7 @@ from .alias_programs import AliasProgram
 from .judge import Verdict
 from .programs import Input
 
-DRAWN, RUN = 58, 40  # programs of a seed, and how many of them torch and mycc take at least
+DRAWN, RUN = 24, 14  # programs of a seed, and how many of them torch and mycc take at least
 FOUND = {
     "pieces beside a body that writes": AliasProgram(
         (Input("x0", (4, 3), "float32"), Input("k0", (4,), "int64")),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .programs import SIZES, Input, Program
 
-PROGRAMS = 100
+PROGRAMS = 40
 
 
 def test_random_programs() -> None:

@@ -137,13 +137,16 @@ def test_values(tmp_path: Path) -> None:
 
 def test_values_of_a_dynamic_batch(tmp_path: Path) -> None:
     forms = {name: form[:2] for name, form in (TRANSPOSED | OTHERS).items() if name not in ("largest", "both", "twice")}
-    for number, (name, (function, shape)) in enumerate(forms.items()):
-        batch = {0: torch.export.Dim("b", min=1, max=9999)}
-        out = tmp_path / f"m{number}.pkg"
-        mycc.compile(Call1(function).eval(), (torch.randn(shape),), out=out, dynamic_shapes=((batch,),))
+    batch = ({0: torch.export.Dim("b", min=1, max=9999)},)
+    entries = {
+        name: (Call1(function).eval(), (torch.randn(shape),), None, (batch,))
+        for name, (function, shape) in forms.items()
+    }
+    model = mycc.load(mycc.compile(entries, out=tmp_path / "m.pkg"))
+    for name, (function, shape) in forms.items():
         for size in (1, 5):
             x = torch.randn(size, *shape[1:])
-            found = torch.as_tensor(mycc.load(out)(x))
+            found = torch.as_tensor(model.entry(name)(x))
             torch.testing.assert_close(found.double(), function(x.double()), rtol=1e-5, atol=1e-5, msg=name)
 
 
