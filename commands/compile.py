@@ -154,7 +154,7 @@ def _report_compile(path: Path, timing: TimingObserver, seconds: float, as_json:
         for fusions in (False, True):
             print_rich(render_inspection(facts, fusions, summary=False))
     if not here:
-        print(f"  copy it to a machine with {targets}, then: mycc verify {path}   and: mycc run {path}")
+        print(f"  copy it to a machine with {targets} and run it there: mycc run {path}")
         return
     way = f"mycc run {path}"
     if (facts["task"] or {}).get("name") == "text-generation":

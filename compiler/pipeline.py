@@ -32,7 +32,7 @@ from .model.graph import ModelGraph
 from .model.operators.kept import kept_for
 from .observe import Observer, running_stage, warn_all
 from .options import CompileOptions
-from .package.assemble import Assembled, assemble, package_contract
+from .package.assemble import Assembled, assemble, package_contract, unverified_notes
 from .package.writer import PackageSummary
 from .quantize.quantize import quantize
 from .quantize.report import QuantizationReport, manifest_row
@@ -70,6 +70,8 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
     options = request.options
     check_names(options.schedule.off, OPTIONAL)
     lock = None if options.lock is None else read_lock(options.lock)  # not found missing after the export
+    unverified = unverified_notes(options)
+    warn_all(observers, unverified, options.strict)
     with running_stage(observers, "capture") as stage:
         captured = stage.value = share_state(_captured(request))
         stage.summary = summarise(captured)
@@ -78,7 +80,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
     notes += () if lock is None else lock.warnings
     warn_all(observers, notes, options.strict)
     result = run_captured(captured, request, observers, lock)
-    return replace(result, warnings=(*result.warnings, *notes))
+    return replace(result, warnings=(*result.warnings, *unverified, *notes))
 
 
 def run_captured(

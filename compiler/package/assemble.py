@@ -40,8 +40,28 @@ if TYPE_CHECKING:
 
     from ..build.compile import BuildResult
     from ..codegen.generate import Generated
+    from ..options import CompileOptions
     from ..request import CompileRequest
     from ..weights.collect import Weights
+
+
+def unverified_notes(options: CompileOptions) -> list[str]:
+    """A warning where the package is to be verified and no target of it runs on this machine."""
+    if not options.verify or _runs_here(options):
+        return []
+    targets = ", ".join(target.name for target in options.targets)
+    verb = "does" if len(options.targets) == 1 else "do"
+    return [
+        f"the package is not compared with the model: {targets} {verb} not run on this machine. `mycc verify SOURCE "
+        "PACKAGE` compares them where it runs"
+    ]
+
+
+def _runs_here(options: CompileOptions) -> bool:
+    """Whether one of the package's targets can run on this machine; a cross-compiled package is verified there."""
+    from ..machine.targets import runs_here
+
+    return any(runs_here(target) for target in options.targets)
 
 
 @dataclass
@@ -65,7 +85,7 @@ class Assembled:
 
     def write(self, observers: Sequence[Observer]) -> PackageSummary:
         """Writes the package and verifies it before it takes its place."""
-        verifying = self.request.options.verify and self._runs_here()
+        verifying = self.request.options.verify and _runs_here(self.request.options)
         with ExitStack() as stages:
             stage = stages.enter_context(running_stage(observers, "package"))
             weights, path = sum(t.nbytes for t in self.contents.weights), self.request.out
@@ -79,12 +99,6 @@ class Assembled:
                 return self._verify(draft, observers)
 
             return write_package(path, self.contents, complete if verifying else None)
-
-    def _runs_here(self) -> bool:
-        """Whether one of the package's targets can run on this machine; a cross-compiled package is verified there."""
-        from ..machine.targets import runs_here
-
-        return any(runs_here(target) for target in self.request.options.targets)
 
     def _other_models(self, path: Path, model: Model) -> list[Model]:
         """On a GPU: the package's code for the CPU, when this one runs it."""

@@ -103,6 +103,12 @@ def test_a_package_for_another_machine_is_not_to_be_run_here(server: CommandServ
     assert done.returncode == 0, done.stderr
     assert "no target of it runs on this machine" in done.stdout
     assert f"copy it to a machine with {target}" in done.stdout
+    assert f"warning: the package is not compared with the model: {target}" in done.stderr
+    (folder / "gpu.pkg").unlink()
+    done = server.mycc("compile", "net.py:net", "--out", "gpu.pkg", "-q", "--target", target, "--strict", cwd=folder)
+    assert done.returncode == 2
+    assert "is not compared with the model" in done.stderr
+    assert not (folder / "gpu.pkg").exists()
 
 
 def mycc_sees_gpu() -> bool:
