@@ -1,31 +1,28 @@
-"""Weights that a package holds in few bits, and makes floats of in every call."""
+"""Quantised weights that are floats all the same: in the package, or made so in every call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
 from ..model.graph import ModelGraph, dtype_name
 from ..model.source_lines import module_of, place_of
+from .fold.constants import INTEGERS, NARROW, SMALL
 from .node import Node
 from .patterns import is_constant, is_op
 
 __all__ = ["widened_weights"]
 
+_TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 #: operators that read a matrix of weights, and where it stands among their arguments
 _READERS = {
     "linear": (1,), "mm": (0, 1), "matmul": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), (1,)),
-    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), (1,)),
+    **dict.fromkeys(_TRANSPOSED, (1,)),
 }  # fmt: skip
-#: of fewer elements it takes no time
-_SMALL = 1 << 12
-_NARROW = (torch.int8, torch.uint8, torch.int32)
 
 
 def widened_weights(graph: ModelGraph) -> list[str]:
-    """A sentence for each layer that computes its weight from integers alone, of the graph behind the passes."""
+    """A sentence for each layer that takes its quantised weight as floats, of the graph behind the passes."""
     found = dict.fromkeys(_sentences(graph))
     for region in graph.regions.values():
         found.update(dict.fromkeys(widened_weights(region)))
@@ -39,12 +36,27 @@ def _sentences(graph: ModelGraph) -> Iterator[str]:
             constant.add(node)
         for place in _READERS.get(node.target._opname, ()) if is_op(node, *_READERS) else ():
             weight = node.args[place] if place < len(node.args) else None
-            stored = _integers(weight) if isinstance(weight, Node) and weight in constant else None
-            if stored is not None and weight is not None and weight.meta["val"].numel() > _SMALL:
+            if not isinstance(weight, Node) or weight not in constant or weight.meta["val"].numel() <= SMALL:
+                continue
+            name, where = module_of(node) or str(weight.target), place_of(node)
+            if is_constant(weight) and weight.meta.get(INTEGERS) is not None:
+                kind, floats = dtype_name(weight.meta[INTEGERS]), dtype_name(weight.meta["val"].dtype)
+                yield f"the quantised weight of '{name}' ({kind}) is kept as {floats}: {_reason(node)} ({where})"
+                continue
+            stored = _integers(weight)
+            if stored is not None:
                 own = graph.constants.get(str(stored.target))
                 kind = dtype_name(own.dtype) if own is not None else "integers"
-                name, where = module_of(node) or str(stored.target), place_of(node)
+                name = module_of(node) or str(stored.target)
                 yield f"the weight of '{name}' is kept as {kind} and widened to floats in every call ({where})"
+
+
+def _reason(node: Node) -> str:
+    if is_op(node, *_TRANSPOSED) or (is_op(node, "convolution") and node.args[6]):
+        return "transposed convolutions have no kernels of integers"
+    if is_op(node, "conv1d", "conv2d", "conv3d", "convolution"):
+        return "convolutions of integers take integers, and a weight with a scale for each output and no zero points"
+    return "its scales are not those of rows or of groups in a row"
 
 
 def _integers(weight: Node) -> Node | None:
@@ -55,7 +67,7 @@ def _integers(weight: Node) -> Node | None:
         if node in seen:
             continue
         seen.add(node)
-        if is_constant(node) and node.meta["val"].dtype in _NARROW and node.meta["val"].numel() > _SMALL:
+        if is_constant(node) and node.meta["val"].dtype in NARROW and node.meta["val"].numel() > SMALL:
             return node
         pending += node.all_input_nodes
     return None

@@ -27,7 +27,7 @@ template <int Bits, bool Grouped> struct IntegerTiles {
 /* A tile's operands. */
 template <class Scale, class Zero> struct IntegerTile {
   const char *a;           /* [quads][rows][Left] */
-  const int32_t *a_sums;   /* [rows][groups] */
+  const int32_t *a_sums;   /* [rows][groups]; without scales already undone */
   const uint8_t *b;
   int64_t panel_bytes, groups, lines; /* lines of a group */
   const Scale *scales;     /* of the first panel; groups * 16 from one to the next */
@@ -71,7 +71,15 @@ template <class Dot, int U> MYCC_INLINE vi32 total(const typename Dot::Partial *
   return sum;
 }
 
-/* The sums of a group: R rows, V vectors; I: R * V of them, S: R * V * U. */
+/* What a partial sum starts from. */
+template <class Partial, bool Sum> MYCC_INLINE Partial first_partial(vi32 sum) {
+  if constexpr (Sum)
+    return sum;
+  else
+    return Partial{};
+}
+
+/* Adds a group to its sums: R rows, V vectors; I: R * V of them, S: R * V * U. */
 template <int Bits, int U, bool Ahead, int... R, int... J, int... I, int... S>
 MYCC_INLINE void add_group(vi32 *sums, const char *a, const uint8_t *b, int64_t panel_bytes, int64_t lines,
                            std::integer_sequence<int, R...> rows, std::integer_sequence<int, J...> vectors,
@@ -79,9 +87,10 @@ MYCC_INLINE void add_group(vi32 *sums, const char *a, const uint8_t *b, int64_t 
   typedef quads::Dot<Bits> Dot;
   typedef typename Dot::Partial Partial;
   constexpr int64_t step = sizeof...(R) * Dot::kLeft * Dot::kQuads; /* of the left operand, for a line */
+  constexpr bool any = Dot::kLines == 0; /* partial sums are sums, of any number of lines */
   for (int64_t line = 0; line < lines;) {
-    const int64_t left = lines - line, turn = Dot::kLines && left > Dot::kLines ? Dot::kLines : left;
-    Partial c[] = {((void)S, Partial{})...};
+    const int64_t left = lines - line, turn = !any && left > Dot::kLines ? Dot::kLines : left;
+    Partial c[] = {first_partial<Partial, any && S % U == 0>(sums[S / U])...};
     int64_t i = 0;
     for (; i + U <= turn; i += U) {
       add_line<Dot, U>(c, b, panel_bytes, a, rows, vectors);
@@ -92,7 +101,7 @@ MYCC_INLINE void add_group(vi32 *sums, const char *a, const uint8_t *b, int64_t 
       b += U * kLineBytes, a += U * step;
     }
     for (; U > 1 && i < turn; ++i, b += kLineBytes, a += step) add_line<Dot, U>(c, b, panel_bytes, a, rows, vectors);
-    ((sums[I] += total<Dot, U>(c + I * U)), ...);
+    ((sums[I] = any ? total<Dot, U>(c + I * U) : sums[I] + total<Dot, U>(c + I * U)), ...);
     line += turn;
   }
 }
@@ -110,9 +119,10 @@ MYCC_INLINE void integer_tile_of(const IntegerTile<Scale, Zero> &t, std::integer
   const char *a = t.a;
   const uint8_t *b = t.b;
   if constexpr (std::is_same<Scale, none>::value) {
-    vi32 sums[] = {splat(undone<Dot>(t.a_sums[I / V]))...};
+    int32_t *c = (int32_t *)t.c;
+    vi32 sums[] = {splat(t.a_sums[I / V])...};
     add_group<Bits, U, Ahead>(sums, a, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
-    (store((int32_t *)t.c + I * W, sums[I]), ...);
+    (store(c + I * W, sums[I]), ...);
   } else {
     vf32 found[] = {((void)I, vf32{})...};
     for (int64_t g = 0; g < t.groups; ++g, a += left, b += t.lines * kLineBytes) {
@@ -149,72 +159,105 @@ inline void run_integer_tile(const IntegerTile<Scale, Zero> &t, int64_t rows, st
   tiles[rows - 1](t);
 }
 
+/* The sum of values of a row, while they are packed. */
+struct RowSum {
+  vi32 many = {};
+  int32_t few = 0;
+
+  MYCC_INLINE void add(uint32_t quad) {
+    few += (int8_t)quad + (int8_t)(quad >> 8) + (int8_t)(quad >> 16) + (int8_t)(quad >> 24);
+  }
+  MYCC_INLINE int32_t sum() const { return reduce_add(many) + few; }
+};
+
 /* The int8 rows of a task as tiles take them. */
-template <int Bits> struct PackedRows {
+template <int Bits, bool Grouped> struct PackedRows {
   typedef quads::Dot<Bits> Dot;
   int64_t quads_of_row, groups, group; /* group: values of k */
   char *packed;                        /* [tiles][quads][rows][Left] */
-  int32_t *sums;                       /* [rows][groups] */
+  int32_t *sums;                       /* [rows][groups]; not Grouped: already undone */
 
   int64_t row_bytes() const { return quads_of_row * Dot::kLeft; }
 
-  /* Puts so many quads, `step` bytes from one to the next; returns where they end. */
-  static char *put(char *to, const int8_t *a, int64_t count, int64_t step) {
-    for (int64_t q = 0; q < count; ++q, to += step) {
+  /* Puts so many quads, `step` bytes from one to the next, and adds their values to `total`; returns where they end. */
+  static char *put(char *to, const int8_t *a, int64_t count, int64_t step, RowSum &total) {
+    int64_t q = 0;
+    for (; q + quads::kTogether <= count; q += quads::kTogether, to += quads::kTogether * step)
+      quads::put_quads<Dot::kLeft>(to, a + 4 * q, step, total.many);
+    for (; q < count; ++q, to += step) {
       uint32_t x;
       __builtin_memcpy(&x, a + 4 * q, 4);
+      total.add(x);
       quads::put_quad<Dot::kLeft>(to, x);
       MYCC_KEEP_LOOP;
     }
     return to;
   }
 
-  /* The same row from the runs of a patch; `row_of_bytes`: room for one, where runs are no whole quads. */
+  /* Copies a run of a patch; where it ends. */
+  static int8_t *copy(int8_t *to, const int8_t *from, int64_t run) {
+    int64_t i = 0;
+    for (; i + 8 <= run; i += 8) __builtin_memcpy(to + i, from + i, 8);
+    if (i < run && run >= 8) {
+      __builtin_memcpy(to + run - 8, from + run - 8, 8);
+    } else {
+      for (; i < run; ++i) {
+        to[i] = from[i];
+        MYCC_KEEP_LOOP;
+      }
+    }
+    return to + run;
+  }
+
+  /* The same row from the runs of a patch; `row_of_bytes`: zeros, room for whole quads, where runs are none. */
   void pack_patch(const Patches &p, const int8_t *a, int64_t k, int64_t first, int64_t row, int64_t height,
                   int8_t *row_of_bytes) const {
     char *to = packed + first * row_bytes() + row * Dot::kLeft;
     int8_t *bytes = row_of_bytes;
-    int32_t total = 0;
-    for (int64_t line = 0; line < p.taps_z * p.taps_y; ++line)
-      for (int64_t x = 0; x < p.taps_x; ++x) {
-        const int64_t z = p.taps_z == 1 ? 0 : line / p.taps_y, y = line - z * p.taps_y;
-        const int8_t *from = a + z * p.tap_z_step + y * p.tap_y_step + x * p.tap_x_step;
-        if (p.run % 4 == 0) {
-          to = put(to, from, p.run / 4, height * Dot::kLeft);
-          total += sum(from, p.run);
-        } else {
-          for (int64_t i = 0; i < p.run; ++i) {
-            *bytes++ = from[i];
-            MYCC_KEEP_LOOP;
-          }
+    RowSum total;
+    for (int64_t z = 0; z < p.taps_z; ++z)
+      for (int64_t y = 0; y < p.taps_y; ++y)
+        for (int64_t x = 0; x < p.taps_x; ++x) {
+          const int8_t *from = a + z * p.tap_z_step + y * p.tap_y_step + x * p.tap_x_step;
+          if (p.run % 4 == 0)
+            to = put(to, from, p.run / 4, height * Dot::kLeft, total);
+          else
+            bytes = copy(bytes, from, p.run);
         }
-      }
-    if (p.run % 4) return pack(row_of_bytes, k, first, row, height);
-    sums[first + row] = total;
+    if (p.run % 4) return pack(row_of_bytes, round_up(k, 4), first, row, height);
+    sums[first + row] = undone<Dot>(total.sum());
   }
 
   /* Row `row` of a tile of `height` rows, whose first one is number `first`. */
   void pack(const int8_t *a, int64_t k, int64_t first, int64_t row, int64_t height) const {
-    const int64_t step = height * Dot::kLeft, whole = k / 4;
-    char *to = put(packed + first * row_bytes() + row * Dot::kLeft, a, whole, step);
-    for (int64_t q = whole; q < quads_of_row; ++q, to += step) {
-      uint32_t x = 0;
-      for (int64_t i = 4 * q; i < k && i < 4 * q + 4; ++i) x |= (uint32_t)(uint8_t)a[i] << 8 * (i & 3);
-      quads::put_quad<Dot::kLeft>(to, x);
+    const int64_t step = height * Dot::kLeft;
+    char *to = packed + first * row_bytes() + row * Dot::kLeft;
+    int32_t *sum = sums + (first + row) * groups;
+    if (groups > 1) { /* whole quads */
+      for (int64_t g = 0; g < groups; ++g) to = put_group(to, a + g * group, group, step, sum[g]);
+    } else {
+      to = put_group(to, a, k, step, *sum);
     }
-    for (int64_t g = 0; g < groups; ++g) sums[(first + row) * groups + g] = sum(a + g * group, group);
+    for (const char *last = packed + (first * row_bytes() + row * Dot::kLeft + quads_of_row * step); to < last; to += step)
+      quads::put_quad<Dot::kLeft>(to, 0);
   }
-  static int32_t sum(const int8_t *a, int64_t count) {
-    vi32 c = {};
-    int64_t i = 0;
-    for (; i + W <= count; i += W) c += load(a + i);
-    if (i < count) c += load_tail(a + i, (int)(count - i));
-    int32_t lanes[W], found = 0;
-    store(lanes, c);
-    for (int j = 0; j < W; ++j) found += lanes[j];
-    return found;
+  static char *put_group(char *to, const int8_t *a, int64_t count, int64_t step, int32_t &sum) {
+    RowSum total;
+    to = put(to, a, count / 4, step, total);
+    if (count % 4) {
+      uint32_t x = 0;
+      for (int64_t i = count & ~(int64_t)3; i < count; ++i) x |= (uint32_t)(uint8_t)a[i] << 8 * (i & 3);
+      total.add(x);
+      quads::put_quad<Dot::kLeft>(to, x);
+      to += step;
+    }
+    sum = Grouped ? total.sum() : undone<Dot>(total.sum());
+    return to;
   }
 };
+
+/* Bytes of panels that stay in the first cache while rows pass over them, tile by tile. */
+constexpr int64_t kNearPanels = 16 << 10;
 
 template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop {
   typedef QuantisedArgs<int8_t, Bits, Scale, Zero> Args;
@@ -229,12 +272,12 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const IntegerLoop &loop = *(const IntegerLoop *)arg;
     const Args &args = loop.args;
-    PackedRows<Bits> rows = {args.groups() * args.group_lines() * quads::Dot<Bits>::kQuads, args.groups(),
+    PackedRows<Bits, grouped> rows = {args.groups() * args.group_lines() * quads::Dot<Bits>::kQuads, args.groups(),
                              args.group ? args.group : args.k, nullptr, nullptr};
     const int64_t most = loop.plan.rows.most();
     const size_t packed = (size_t)(most * rows.row_bytes()), sums = (size_t)(most * rows.groups) * sizeof(int32_t);
     const size_t out = Tiles::rows * Tiles::panels * 16 * sizeof(Sum);
-    const size_t bytes = args.patches.run % 4 ? (size_t)args.k : 0;
+    const size_t bytes = args.patches.run % 4 && !args.patches.is_run() ? (size_t)round_up(args.k, 4) : 0;
     void *scratch = loop.host->scratch(loop.host->ctx, worker, packed + sums + out + bytes + 4 * 64);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
@@ -242,6 +285,7 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
     rows.sums = carver.take<int32_t>(sums);
     Sum *c = carver.take<Sum>(out);
     int8_t *row_of_bytes = carver.take<int8_t>(bytes);
+    for (size_t i = 0; i < bytes; ++i) row_of_bytes[i] = 0;
     int64_t filled = -1;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, args.n, task);
@@ -249,27 +293,33 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
       if (place.row != filled) loop.fill(rows, tiles, place.row, row_of_bytes);
       filled = place.row;
       const int64_t panels = ceil_div(place.columns, kPanel);
-      for (int64_t p = 0, width; p < panels; p += width) {
-        width = panels - p >= Tiles::panels ? Tiles::panels : 1;
-        loop.multiply(rows, tiles, place, p, width, c);
-      }
+      /* Results of few rows are written side by side, unless their panels would come from far for each of them. */
+      const int64_t turn = ceil_div(panels * args.panel_bytes(), kNearPanels);
+      for (int64_t t = 0; t < tiles.tiles; t += turn)
+        for (int64_t p = 0, width; p < panels; p += width) {
+          width = panels - p >= Tiles::panels ? Tiles::panels : 1;
+          loop.multiply(rows, tiles, t, min64(t + turn, tiles.tiles), place, p, width, c);
+        }
     }
   }
 
-  void fill(const PackedRows<Bits> &to, const RowTiles &tiles, int64_t row, int8_t *row_of_bytes) const {
+  void fill(const PackedRows<Bits, grouped> &to, const RowTiles &tiles, int64_t row, int8_t *row_of_bytes) const {
+    Patches::Place place(args.patches, row);
     for (int64_t t = 0, first = 0; t < tiles.tiles; first += tiles.height(t++))
       for (int64_t r = 0; r < tiles.height(t); ++r) {
         const int64_t m = row + first + r, height = tiles.height(t);
-        if (args.patches.run)
-          to.pack_patch(args.patches, args.a + args.patches.first(m), args.k, first, r, height, row_of_bytes);
+        const int8_t *from = args.a + (args.patches.run ? place.at : m * args.a_row);
+        if (args.patches.run && !args.patches.is_run())
+          to.pack_patch(args.patches, from, args.k, first, r, height, row_of_bytes);
         else
-          to.pack(args.a + m * args.a_row, args.k, first, r, height);
+          to.pack(from, args.k, first, r, height);
+        if (args.patches.run) place.next(args.patches);
       }
   }
 
-  /* All rows of a task times `width` panels from its panel p on. */
-  void multiply(const PackedRows<Bits> &rows, const RowTiles &tiles, const TaskPlace &place, int64_t p, int64_t width,
-                Sum *c) const {
+  /* Tiles from `begin` to `end` of a task times `width` panels from its panel p on. */
+  void multiply(const PackedRows<Bits, grouped> &rows, const RowTiles &tiles, int64_t begin, int64_t end,
+                const TaskPlace &place, int64_t p, int64_t width, Sum *c) const {
     const int64_t panel = place.panel + p, column = p * kPanel, at = panel * args.groups() * kPanel;
     const int64_t stride = width * kPanel, valid = min64(stride, place.columns - column);
     IntegerTile<Scale, Zero> tile = {};
@@ -280,7 +330,8 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
     if constexpr (grouped) tile.scales = args.scales + at;
     if constexpr (!std::is_same<Zero, none>::value) tile.zeros = args.zeros + at;
     tile.c = c;
-    for (int64_t t = 0, first = 0; t < tiles.tiles; first += tiles.height(t++)) {
+    const Epilogue finish = epilogue; /* a copy that no store of bytes may change */
+    for (int64_t t = begin, first = tiles.first(begin); t < end; first += tiles.height(t++)) {
       const int64_t height = tiles.height(t), m = place.row + first, n = place.panel * kPanel + column;
       tile.a = rows.packed + first * rows.row_bytes();
       tile.a_sums = rows.sums + first * rows.groups;
@@ -290,7 +341,7 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
         run_integer_tile<Bits, Scale, Zero, Tiles::panels>(tile, height, heights);
       else
         run_integer_tile<Bits, Scale, Zero, 1>(tile, height, heights);
-      for (int64_t r = 0; r < height; ++r) epilogue((int64_t)0, m + r, n, c + r * stride, valid);
+      for (int64_t r = 0; r < height; ++r) finish((int64_t)0, m + r, n, c + r * stride, valid);
     }
   }
 };

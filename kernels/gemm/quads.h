@@ -188,6 +188,33 @@ template <int Left> MYCC_INLINE void put_quad(char *to, uint32_t x) {
   }
 }
 
+/* kTogether quads at once, `step` bytes from one to the next; lanes of `sums` grow by their values. */
+#if defined(MYCC_AVX2) || defined(MYCC_AVX512)
+typedef char c16 __attribute__((vector_size(16)));
+typedef long long q4 __attribute__((vector_size(32)));
+constexpr int kTogether = 4;
+MYCC_INLINE void put_eight(char *to, long long bytes) { __builtin_memcpy(to, &bytes, 8); }
+#else
+constexpr int kTogether = W / 4;
+#endif
+template <int Left> MYCC_INLINE void put_quads(char *to, const int8_t *a, int64_t step, vi32 &sums) {
+#if defined(MYCC_AVX2) && !defined(MYCC_AVX512)
+  if constexpr (Left == 8) {
+    c16 v;
+    __builtin_memcpy(&v, a, 16);
+    const words wide = MYCC_PICK((words)__builtin_ia32_pmovsxbw256(v), (words)_mm256_cvtepi8_epi16((__m128i)v));
+    const q4 even = (q4)__builtin_shufflevector(wide, wide, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+    sums += add_pairs((vi32)wide, splat((int32_t)0x00010001));
+    put_eight(to, even[0]), put_eight(to + step, even[1]), put_eight(to + 2 * step, even[2]), put_eight(to + 3 * step, even[3]);
+    return;
+  }
+#endif
+  uint32_t x[kTogether];
+  __builtin_memcpy(x, a, sizeof x);
+  for (int i = 0; i < kTogether; ++i) put_quad<Left>(to + i * step, x[i]);
+  for (int i = 0; i < 4 * kTogether; i += W) sums += load(a + i);
+}
+
 } // namespace quads
 
 /* W columns of a line as floats: value I of k of each. */

@@ -21,11 +21,32 @@ struct Patches {
   int64_t taps_y = 1, taps_x = 1, tap_y_step = 0, tap_x_step = 0, run = 0;
   int64_t planes = 1, plane_step = 0, taps_z = 1, tap_z_step = 0;
 
-  int64_t first(int64_t m) const {
-    const int64_t line = m / width, plane = line / lines;
-    const int64_t start = planes == 1 ? plane * image_step : plane / planes * image_step + plane % planes * plane_step;
-    return start + line % lines * line_step + m % width * pixel_step;
-  }
+  /* Whether a row is one run, as those of a single tap are. */
+  bool is_run() const { return taps_y == 1 && taps_x == 1 && taps_z == 1; }
+
+  /* A row m, and where it begins; rows follow one another without divisions. */
+  struct Place {
+    int64_t pixel, line, plane, image, at;
+
+    Place(const Patches &p, int64_t m)
+        : pixel(m % p.width), line(m / p.width % p.lines), plane(m / p.width / p.lines % p.planes),
+          image(m / p.width / p.lines / p.planes), at(0) {
+      find(p);
+    }
+    void find(const Patches &p) {
+      at = image * p.image_step + plane * p.plane_step + line * p.line_step + pixel * p.pixel_step;
+    }
+    void next(const Patches &p) {
+      at += p.pixel_step;
+      if (++pixel < p.width) return;
+      pixel = 0;
+      if (++line == p.lines) {
+        line = 0;
+        if (++plane == p.planes) plane = 0, ++image;
+      }
+      find(p);
+    }
+  };
 };
 
 /* [m, k] times the weights. A: float or int8_t. Scale, Zero: types of the scales of groups and of what is taken off
@@ -63,6 +84,7 @@ struct RowTiles {
   RowTiles(int64_t count, int64_t tall)
       : rows(count), tiles(ceil_div(count, tall)), low(count / tiles), high(count % tiles) {}
   int64_t height(int64_t tile) const { return low + (tile < high); }
+  int64_t first(int64_t tile) const { return tile * low + (tile < high ? tile : high); }
 };
 
 } // namespace mycc

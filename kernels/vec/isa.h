@@ -385,6 +385,22 @@ MYCC_INLINE vi32 widen(vu16 v) { return __builtin_convertvector(v, vi32); }
 MYCC_INLINE hf64 widen(qf32 v) { return __builtin_convertvector(v, hf64); }
 #endif
 
+/* The lowest bytes: compilers mask them and pack twice. */
+#if defined(MYCC_AVX2) && !defined(MYCC_AVX512)
+MYCC_INLINE vi8 narrow8(vi32 v) {
+  typedef char c32 __attribute__((vector_size(32)));
+  const vi32 low = {0x0c080400, -1, -1, -1, 0x0c080400, -1, -1, -1};
+  const c32 packed = MYCC_PICK(__builtin_ia32_pshufb256((c32)v, (c32)low),
+                               (c32)_mm256_shuffle_epi8((__m256i)v, (__m256i)low));
+  const vi32 halves = __builtin_shufflevector((vi32)packed, (vi32)packed, 0, 4, 1, 1, 4, 5, 6, 7);
+  vi8 bytes;
+  __builtin_memcpy(&bytes, &halves, sizeof bytes);
+  return bytes;
+}
+#else
+MYCC_INLINE vi8 narrow8(vi32 v) { return __builtin_convertvector(__builtin_convertvector(v, vi16), vi8); }
+#endif
+
 /* v[at[0]], v[at[1]], ..., of one vector or of two that lie side by side. */
 #if !defined(__clang__)
 template <class V> MYCC_INLINE V permute(V v, vi32 at) { return __builtin_shuffle(v, at); }

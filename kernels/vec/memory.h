@@ -27,7 +27,7 @@ MYCC_INLINE void prefetch_l2(const void *p) {
 namespace storage {
 MYCC_INLINE vi32 widen(vi8 v) { return isa::widen(v); }
 MYCC_INLINE vi32 widen(vu8 v) { return isa::widen(v); }
-MYCC_INLINE vi8 narrow8(vi32 v) { return __builtin_convertvector(__builtin_convertvector(v, vi16), vi8); }
+MYCC_INLINE vi8 narrow8(vi32 v) { return isa::narrow8(v); }
 MYCC_INLINE vi32 widen(vi16 v) { return isa::widen(v); }
 MYCC_INLINE vi32 widen(vu16 v) { return isa::widen(v); }
 MYCC_INLINE vf32 from_bfloat(vi16 v) { return from_bits(widen((vu16)v) << 16); }

@@ -27,7 +27,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "cpu/emit.py": {
         "DTYPES[s.buffer.dtype].size <= widest": "which rows have a statement that moves them",
-        "self._uses[e] > 1": SHARED, "self._uses[e] <= 1": SHARED, "len(printed.text) > MAX_INLINE": TEXT,
+        "self._uses[e] > 1": SHARED, "len(printed.text) > MAX_INLINE": TEXT,
         "MAX_INLINE": TEXT, "2 <= number <= MOST_APART": "loads that have a spelling as whole vectors",
         "divisor.value != 0": "a quotient by a number", "len(moving) != 1": "one term moves with the lanes",
         "moving[0][1] != 1": "likewise", "len(moving[0][0]) != 1": "likewise",

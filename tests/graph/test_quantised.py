@@ -228,6 +228,25 @@ def test_a_weight_that_is_widened_in_every_call_is_told() -> None:
     assert not widened_weights(passed(capture(mlp(), (torch.randn(2, 128),))))
 
 
+@pytest.mark.parametrize("kind", ["zero points", "transposed"])
+def test_a_quantised_weight_that_is_kept_as_floats_is_told(kind: str) -> None:
+    """Zero points of a convolution, and a transposed one: the layer is told, with the reason."""
+    q = torch.ops.quantized_decomposed
+    w = torch.randint(-128, 127, (32, 32, 3, 3)).to(torch.int8)
+    scales, zeros = torch.rand(32) + 0.1, torch.full((32,), 3 if kind == "zero points" else 0)
+    function = nn.functional.conv2d if kind == "zero points" else nn.functional.conv_transpose2d
+
+    def forward(s: Any, x: torch.Tensor) -> torch.Tensor:
+        x = q.dequantize_per_tensor(
+            q.quantize_per_tensor(x, 0.02, 3, -128, 127, torch.int8), 0.02, 3, -128, 127, torch.int8
+        )
+        return function(x, q.dequantize_per_channel(s.w, s.s, s.z, 0, -128, 127, torch.int8))
+
+    (told,) = widened_weights(passed(graph_of(forward, torch.randn(1, 32, 6, 6), w=w, s=scales, z=zeros)))
+    assert "is kept as f" in told
+    assert ("no zero points" if kind == "zero points" else "transposed convolutions") in told
+
+
 @pytest.mark.parametrize("scale", ["rows", "number", "rows with 0"])
 def test_integers_that_a_model_scales_by_hand_stay_integers(scale: str) -> None:
     """linear(x, w.float() * s): small weights, too, which would be folded to floats. Scales of 0 make it floats."""

@@ -36,6 +36,7 @@ from ...ir.index import (
     product,
 )
 from ...ir.lanes import depends, lane_stride, wrapping_index
+from ...ir.narrowing import HALVES, stored
 from ...ir.nodes import Store
 from ...ir.ops import OPS, Precedence, Printed, spell
 from ...schedule.loops.fma_contraction import fma_factors
@@ -45,7 +46,6 @@ from .nontemporal import is_nontemporal
 from .scope import Scope
 from .window_taps import PAIR, tap_of
 
-HALVES = ("f16", "bf16")
 MAX_INLINE = 72  # longer expressions get a name
 ARITHMETIC = ("add", "sub", "mul", "div", "fma")
 
@@ -101,7 +101,7 @@ class Emitter:
         if s.buffer in self.scope.locals and s.buffer.size == ONE:
             self.body.append(f"{self.scope.locals[s.buffer]} = {self._print(s.value).text};")
             return
-        value = self._print(self._rounded_by_store(s))
+        value = self._print(stored(s.value, s.buffer.dtype, self._uses))
         target = self.target(s)
         stride = lane_stride(s.index, self.vector) if self.vector is not None else None
         if self.vector is None:
@@ -143,14 +143,6 @@ class Emitter:
 
     def nontemporal(self, s: Store, interleaved: int = 1) -> str:
         return "streams" if self._streams(s, interleaved) else "false"
-
-    def _rounded_by_store(self, s: Store) -> Expr:
-        """What to store: without the cast to a narrow float that nobody else reads, for the store rounds too."""
-        e = s.value
-        if not isinstance(e, Call) or e.op != "cast" or e.dtype != s.buffer.dtype or e.dtype not in HALVES:
-            return e
-        (wide,) = e.args
-        return wide if self._uses[e] <= 1 and DTYPES[wide.dtype].compute == "f32" else e
 
     def store_interleaved_group(self, stores: Sequence[Store]) -> None:
         """Adds the statement of stores side by side whose lanes lie as far apart as there are stores."""

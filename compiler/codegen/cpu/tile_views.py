@@ -10,12 +10,13 @@ from __future__ import annotations
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Load
 from ...ir.index import ONE, ZERO, Var, product
+from ...ir.narrowing import HALVES
 from ...ir.nodes import Map
 from ...ir.plans.loop import TilePlan
 from ...machine.cpu import LINE
 from ...schedule.loops.interleaved_streams import in_memory
 from ...schedule.loops.store_policy import only_moves
-from .emit import HALVES, Emitter
+from .emit import Emitter
 from .scope import Scope
 from .statements import emit_stores, lanes_view
 from .views.loop_kernels import ComingBlock, TileKernel, TileView

@@ -62,13 +62,27 @@ def fold_constants(work: Work) -> dict[str, int]:
         if not (_is_weight(node) or _is_inner(node, constant)):
             continue
         tensor = _value(work, node, known)
-        work.replace(
-            node, work.constant(f"folded_{node.name}", tensor.detach(), like=node, origin=_origin(work, node, {}))
-        )
+        folded = work.constant(f"folded_{node.name}", tensor.detach(), like=node, origin=_origin(work, node, {}))
+        folded.meta[INTEGERS] = _integers(work, node)
+        work.replace(node, folded)
         count += 1
     scalars = sum(_scalar_operands(work, node) for node in work.graph.nodes)
     found = {"constants folded": count, "constants as numbers": scalars}
     return {k: v for k, v in found.items() if v}
+
+
+#: metadata of a folded constant: the type of the quantised weight that it was made from; None: there is none
+INTEGERS = "integers"
+#: types of quantised weights, and how few elements no layer of any size has
+NARROW = (torch.int8, torch.uint8, torch.int32)
+SMALL = 1 << 12
+
+
+def _integers(work: Work, node: Node) -> torch.dtype | None:
+    if not node.meta["val"].dtype.is_floating_point:
+        return None
+    weights = (work.constants[str(n.target)] for n in _made_from(node) if n.op == "get_attr")
+    return next((w.dtype for w in weights if w.dtype in NARROW and w.numel() > SMALL), None)
 
 
 def _constant_nodes(work: Work) -> set[Node]:

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -167,19 +168,39 @@ def _bytes(ctx: Context, x: Tensor, zero: int, sides: Sequence[tuple[int, int]])
     whole = ctx.builder.map(x.shape, "i8", lambda i: _lowered(x, i), order=last) if x.dtype != "i8" else x
     if not any(map(any, sides)):
         return whole if whole is not x else ctx.builder.map(x.shape, "i8", x.at, order=last)
-    shape = (*x.shape[:2], *(n + sum(own) for n, own in zip(x.shape[2:], sides, strict=True)))
+    borders = ((0, 0), (0, 0), *sides)
+    lines = _lines(whole)
+    if lines is None:
+        return _bordered(ctx, whole, zero, borders, last)
+    channels, shape = whole.shape[1], tuple(n + sum(own) for n, own in zip(x.shape, borders, strict=True))
+    row = [channels * n for n in sides[-1]]
+    out = _bordered(ctx, lines, zero, ((0, 0), *sides[:-1], row), range(lines.rank))
+    assert out.strided is not None
+    return Tensor(shape, "i8", Strided(out.strided.buffer, dense_strides(shape, last)))
+
+
+def _lines(x: Tensor) -> Tensor | None:
+    """x [b, c, ..., w] as [b, ..., w * c], where the channels of a line's pixels lie side by side."""
+    if x.strided is None or x.strided.strides[1] != ONE or x.strided.strides[-1] != x.shape[1]:
+        return None
+    image, _, *steps = x.strided.strides
+    view = Strided(x.strided.buffer, (image, *steps[:-1], ONE), x.strided.offset)
+    return Tensor((x.shape[0], *x.shape[2:-1], x.shape[1] * x.shape[-1]), x.dtype, view)
+
+
+def _bordered(ctx: Context, x: Tensor, zero: int, sides: Sequence[Sequence[Any]], order: Sequence[int]) -> Tensor:
+    """x with so many elements `zero` before and behind each dimension, a new tensor in memory."""
 
     def value(i: list[Index]) -> Expr:
-        places = [at - before for at, (before, _) in zip(i[2:], sides, strict=True)]
-        found = whole.at(
-            [*i[:2], *(minimum(maximum(at, ZERO), n - 1) for at, n in zip(places, x.shape[2:], strict=True))]
-        )
-        for at, n, own in zip(places, x.shape[2:], sides, strict=True):
-            for condition in within(at, n) if any(own) else []:
+        places = [at - own[0] for at, own in zip(i, sides, strict=True)]
+        found = x.at([minimum(maximum(at, ZERO), n - 1) for at, n in zip(places, x.shape, strict=True)])
+        for at, n, own in zip(places, x.shape, sides, strict=True):
+            for condition in within(at, n) if any(n != ZERO for n in map(as_index, own)) else []:
                 found = where(condition, found, number(zero, "i8"))
         return found
 
-    return ctx.builder.map(shape, "i8", value, order=last)
+    shape = tuple(n + own[0] + own[1] for n, own in zip(x.shape, sides, strict=True))
+    return ctx.builder.map(shape, "i8", value, order=order)
 
 
 def _lowered(x: Tensor, i: list[Index]) -> Expr:
