@@ -158,7 +158,7 @@ class GgufFile(Checkpoint):
             raise refused(layer, f"it is {list(self._shape(name))} in the file, and {list(shape)} in the network")
         self._taken.add(name)
         weight = read_blocks(tensor.tensor_type.name, tensor.data.reshape(shape[0], -1), shape[1])
-        rows = self._turned(layer, shape[0])
+        rows = self._rows_in_file(layer, shape[0])
         if rows is None:
             return weight
         zeros = None if weight.zeros is None else weight.zeros[rows]
@@ -173,10 +173,10 @@ class GgufFile(Checkpoint):
         data = np.ascontiguousarray(tensor.data)
         found = torch.from_numpy(data).view(_FLOATS[tensor.tensor_type.name]).reshape(self._shape(own))
         check_finite(name, found)
-        rows = self._turned(name.rpartition(".")[0], found.shape[0])
+        rows = self._rows_in_file(name.rpartition(".")[0], found.shape[0])
         return found if rows is None else found[rows]
 
-    def _turned(self, layer: str, rows: int) -> Tensor | None:
+    def _rows_in_file(self, layer: str, rows: int) -> Tensor | None:
         """For q and k of llama.cpp's "llama": where in the file the rows of a layer lie."""
         last = layer.rpartition(".")[2]
         if not _ARCHITECTURES[self.architecture] or last not in ("q_proj", "k_proj"):

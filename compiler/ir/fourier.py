@@ -79,24 +79,24 @@ RADIX, LEAST = 32, 16
 @dataclass(frozen=True)
 class Pass:
     """One pass over n = radix * s * rest values, which are s interleaved transforms. padded: rows of its matrix.
-    matrix, turns: where in the table it and the factors behind it begin."""
+    matrix, twiddles: where in the table it and the factors behind it begin."""
 
     radix: int
     padded: int
     s: int
     rest: int
     matrix: int
-    turns: int
+    twiddles: int
 
     @property
     def goes_on(self) -> bool:
-        """Whether another pass follows, for which its values are turned."""
+        """Whether another pass follows, which multiplies its values by the twiddle factors."""
         return self.rest > 1
 
     @property
     def end(self) -> int:
         """The first number of the table behind this pass's."""
-        return self.turns + (2 * self.radix * self.rest if self.goes_on else 0)
+        return self.twiddles + (2 * self.radix * self.rest if self.goes_on else 0)
 
 
 @cache
@@ -120,8 +120,8 @@ def pass_table(n: int) -> NDArray[np.float64]:
         matrix[: step.radix, : step.radix] = roots(np.outer(k, k), step.radix)
         parts.append(_flat(matrix.reshape(-1)))
         if step.rest > 1:
-            turns = roots(np.outer(k, np.arange(step.rest)) * step.s, n)
-            parts.append(_flat(turns.reshape(-1)))
+            twiddles = roots(np.outer(k, np.arange(step.rest)) * step.s, n)
+            parts.append(_flat(twiddles.reshape(-1)))
     return np.concatenate(parts)
 
 

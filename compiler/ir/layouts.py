@@ -49,7 +49,7 @@ def _values(point: float, divisor: float) -> tuple[float, ...]:
 
 
 #: G of Winograd's convolutions, by the outputs of a tile and the stride: a kernel g becomes G g G^T. Rows are values
-#: of g as a polynomial; see kernels/conv/winograd_forms.h.
+#: of g as a polynomial; see kernels/conv/winograd_forms.h and the law `winograd` of ir/laws.py.
 WINOGRAD: Mapping[tuple[int, int], Matrix] = {
     (2, 1): (_values(0, 1), _values(1, 2), _values(-1, 2), (0, 0, 1)),
     (3, 1): (

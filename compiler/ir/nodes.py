@@ -93,8 +93,8 @@ class Map(Node):
 @dataclass(frozen=True)
 class Reduction:
     """acc = reduce(op, value) over the reduced loops. op: sum, prod, max, min, any, all, argmax, argmin; top: the
-    largest number, or NaN where there is one, as the target likes; its reader finds NaN by other means; spread: the sum
-    of squared deviations from the mean of all values (see schedule/algebra/welford.py)."""
+    largest number, or NaN where there is one, as the target likes; its reader finds NaN by other means; welford: the
+    sum of squared deviations from the mean of all values (see schedule/algebra/welford.py)."""
 
     acc: Acc
     op: str

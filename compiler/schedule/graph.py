@@ -40,9 +40,11 @@ class NodeGraph:
             self._writers.setdefault(buffer, []).append(node)
 
     def readers(self, buffer: Buffer) -> list[AnyNode]:
+        """The nodes that read a buffer."""
         return self._readers.get(buffer, [])
 
     def writers(self, buffer: Buffer) -> list[AnyNode]:
+        """The nodes that store to a buffer."""
         return self._writers.get(buffer, [])
 
     def producer(self, buffer: Buffer) -> AnyNode | None:
@@ -57,6 +59,7 @@ class NodeGraph:
         return next(n for n in names if n not in taken)
 
     def position(self, node: AnyNode) -> int:
+        """Where a node stands in the order of the program, from 0 on."""
         return self._position[node]
 
     def replace(self, old: AnyNode, new: AnyNode) -> None:
@@ -117,6 +120,7 @@ class NodeGraph:
         return [n for n in self.nodes if low < self.position(n) < high]
 
     def result(self) -> Program:
+        """The program with the graph's nodes."""
         return self.program.with_nodes(tuple(self.nodes))
 
 

@@ -64,10 +64,12 @@ class Context:
 
     @property
     def family(self) -> Family:
+        """Which kind of target it is for: "cpu", or "cuda" where the context has a device."""
         return "cpu" if self.device is None else "cuda"
 
     @property
     def gpu(self) -> Device:
+        """The device of a context for a GPU, and no other."""
         assert self.device is not None
         return self.device
 

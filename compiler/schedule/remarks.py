@@ -25,9 +25,11 @@ class Remarks:
     _rows: dict[tuple[str, str], Remark] = field(default_factory=dict)
 
     def fused(self, producer: str, consumer: str, how: str) -> None:
+        """Notes that two kernels became one, and how; the last note of a pair stays."""
         self._rows[producer, consumer] = Remark(producer, consumer, True, how)
 
     def refused(self, producer: str, consumer: str, reason: str) -> None:
+        """Notes why two kernels did not become one, unless an earlier note says that they did."""
         if not self._rows.get((producer, consumer), Remark("", "", False, "")).done:
             self._rows[producer, consumer] = Remark(producer, consumer, False, reason)
 

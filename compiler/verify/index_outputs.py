@@ -112,7 +112,7 @@ def picked(places: Places, found: Tensor, operand: Tensor) -> Tensor:
     if places.distinct:
         right = right & ~_repeated(found, dim)
     if places.stable:
-        right = right & ~_turned(values, found, dim)
+        right = right & ~_swapped(values, found, dim)
     values = values.masked_fill(~right, torch.nan)
     return values if places.keepdim or places.dim is None else values.squeeze(dim)
 
@@ -124,7 +124,7 @@ def _repeated(found: Tensor, dim: int) -> Tensor:
     return twice.expand(found.shape)
 
 
-def _turned(values: Tensor, found: Tensor, dim: int) -> Tensor:
+def _swapped(values: Tensor, found: Tensor, dim: int) -> Tensor:
     """Rows in which of two equal elements that stand together the later one comes first."""
     wrong = (values.diff(dim=dim) == 0) & (found.diff(dim=dim) < 0)
     return wrong.any(dim, keepdim=True).expand(found.shape)

@@ -276,10 +276,10 @@ template <class T, int64_t columns> struct Moments {
 
 /* Squared deviations from the means of columns [columns]: value(row, column) is a vector of the rows, which lie in the
  * order of memory. prefetch(row, column) fetches a line of it, of elements of `size` bytes. Two rows at a time join
- * those before (Chan, Golub, LeVeque 1979); the squares of kSpreadRows are a sum of their own. */
-constexpr int64_t kSpreadRows = 64;
+ * those before (Chan, Golub, LeVeque 1979); the squares of kWelfordRows are a sum of their own. */
+constexpr int64_t kWelfordRows = 64;
 template <int64_t columns, int size, class Value, class Prefetch, class T>
-MYCC_INLINE void spreads_in_order(int64_t rows, Value value, Prefetch prefetch, T *spread) {
+MYCC_INLINE void welford_in_order(int64_t rows, Value value, Prefetch prefetch, T *squares) {
   constexpr int64_t vectors = columns / W, strip = vectors % 4 == 0 ? 4 : vectors % 2 == 0 ? 2 : 1;
   constexpr int line = W * size < 64 ? 64 / (W * size) : 1; /* vectors */
   Moments<T, columns> known;
@@ -300,14 +300,14 @@ MYCC_INLINE void spreads_in_order(int64_t rows, Value value, Prefetch prefetch, 
   };
   for (int64_t column = 0; column < columns; column += W) store(known.first + column, value(0, column));
   fill(known.mean, columns, 0.0f);
-  fill(spread, columns, 0.0f);
-  for (int64_t begin = 0; begin < rows; begin += kSpreadRows) {
-    const int64_t end = smaller(begin + kSpreadRows, rows);
+  fill(squares, columns, 0.0f);
+  for (int64_t begin = 0; begin < rows; begin += kWelfordRows) {
+    const int64_t end = smaller(begin + kWelfordRows, rows);
     fill(known.squares, columns, 0.0f);
     int64_t row = begin;
     for (; row + 2 <= end; row += 2) join(std::integral_constant<int, 2>(), row);
     if (row < end) join(std::integral_constant<int, 1>(), row);
-    for (int64_t c = 0; c < columns; c += W) store(spread + c, load(spread + c) + load(known.squares + c));
+    for (int64_t c = 0; c < columns; c += W) store(squares + c, load(squares + c) + load(known.squares + c));
   }
 }
 

@@ -160,7 +160,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "vertical_reduction": ("rows", lambda a: a.amax(1), (x,), (), True),
     "column_reduction": ("rows", lambda a: a.sum(0), (torch.randn(20, 40),), (), False),
     "column_reduction_in_order": ("rows", lambda a: a.amax(1), (torch.zeros(17, 65, 256),), (), False),
-    "spread_columns": ("rows", lambda a: (2 * a).var(1), (torch.zeros(17, 65, 256),), (), False),
+    "welford_columns": ("rows", lambda a: (2 * a).var(1), (torch.zeros(17, 65, 256),), (), False),
     "column_reduction_of_16_bits": (
         "rows", lambda a: a.float().sum(1), (torch.zeros(2, 300, 1024).bfloat16(),), (), False
     ),

@@ -33,6 +33,7 @@ REASONS: dict[str, dict[str, str]] = {
         "moving[0][1] != 1": "likewise", "len(moving[0][0]) != 1": "likewise",
         "e.other.value == 0": "lanes that are zero elsewhere have a load of their own",
         "real > 0": TEXT, "real >= 0": TEXT, "number >= 0": TEXT, "t[1] < 0": TEXT, "c < 0": TEXT, "abs(c) != 1": TEXT,
+        "len(whole.terms) <= max(1, sum((len(s.terms) for s in sizes)))": TEXT,
     },
     "cpu/epilogue_terms.py": {"number < 0": TEXT},
     "cpu/indentation.py": {"depth == 0": TEXT},

@@ -181,7 +181,7 @@ def test_variances_in_one_reading(target: str, tmp_path: Path) -> None:
     calls = {f"{form}_{name}": (f, x) for form, f in forms.items() for name, x in inputs.items()}
     entries = {name: (Call1(lambda x, f=f: f(x.float())), (x,)) for name, (f, x) in calls.items()}
     path = mycc.compile(entries, out=tmp_path / "spreads.pkg", verify=False, target=target)
-    assert sum(text.count("spreads_in_order") for text in kernel_sources(path)) >= len(forms) * len(SPREADS)
+    assert sum(text.count("welford_in_order") for text in kernel_sources(path)) >= len(forms) * len(SPREADS)
     models = [mycc.load(path, threads=threads) for threads in (1, 3)]
     for name, (f, x) in calls.items():
         got, other = (torch.as_tensor(model.entry(name)(x)) for model in models)

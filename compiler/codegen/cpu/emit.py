@@ -142,6 +142,10 @@ class Emitter:
         return f"{'put_row' if step == ONE else 'put_reversed'}({target}, {source}, count, {self.nontemporal(s)});"
 
     def nontemporal(self, s: Store, interleaved: int = 1) -> str:
+        """The template argument of a store: whether it is non-temporal, which the run finds, or never.
+
+        interleaved: elements of each lane that lie side by side.
+        """
         return "streams" if self._streams(s, interleaved) else "false"
 
     def store_interleaved_group(self, stores: Sequence[Store]) -> None:

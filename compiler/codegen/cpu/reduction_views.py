@@ -28,8 +28,8 @@ from .views.reductions import (
     ColumnReduction,
     HorizontalReduction,
     ReductionView,
-    SpreadColumns,
     Walk,
+    WelfordColumns,
 )
 
 VECTORS = {"f32": "vf32", "f64": "vf64", "i32": "vi32", "i64": "vi64", "bool": "vbool"}
@@ -102,10 +102,10 @@ def horizontal_reduction_view(
 
 def columns_view(
     node: Reduce, vector: Var, loops: tuple[Loop, ...], scope: Scope, walk: ColumnWalk, first: str, last: str
-) -> ColumnReduction | SpreadColumns:
+) -> ColumnReduction | WelfordColumns:
     """A reduction of rows of memory that lie across the lanes, of its columns from `first` to `last`."""
-    if node.reductions[0].op == "spread":
-        return _spread_view(node, vector, loops, walk, scope)
+    if node.reductions[0].op == "welford":
+        return _welford_view(node, vector, loops, walk, scope)
     return _column_reduction_view(node, vector, loops, scope, walk, first, last)
 
 
@@ -117,7 +117,7 @@ def walk_view(walk: ColumnWalk, node: Reduce, vector: Var, scope: Scope) -> Walk
     return Walk(function, walk.rows, prefetch_lines(walk.prefetch, vector, scope), walk.streams, walk.in_order)
 
 
-def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], walk: ColumnWalk, scope: Scope) -> SpreadColumns:
+def _welford_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], walk: ColumnWalk, scope: Scope) -> WelfordColumns:
     (row,) = loops_of(node.rdims, scope, Emitter(scope, None))
     (reduction,), names = node.reductions, acc_names(node)
     scope.loop(vector)
@@ -126,7 +126,7 @@ def _spread_view(node: Reduce, vector: Var, loops: tuple[Loop, ...], walk: Colum
     view = reduction_view(replace(reduction, op="sum"), names[reduction.acc.name], main.lanes(reduction.value), "")
     end = Emitter(scope, vector, False, names, frozenset(names))
     emit_stores(end, node)
-    return SpreadColumns(
+    return WelfordColumns(
         loops,
         row,
         lanes_view(vector, scope, end, end),

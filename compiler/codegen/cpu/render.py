@@ -69,6 +69,7 @@ class KernelPool:
         self._names: dict[str, int] = {}
 
     def kernels(self) -> tuple[Kernel, ...]:
+        """The distinct kernels, in the order in which they were first called."""
         return tuple(self._by_text.values())
 
     def call(

@@ -24,6 +24,7 @@ class Param:
 
     @property
     def declaration(self) -> str:
+        """The parameter as C++ declares it: `const float *x0`, `int64_t m`."""
         return f"{self.type}{self.name}" if self.type.endswith("*") else f"{self.type} {self.name}"
 
 
@@ -65,6 +66,8 @@ class Scope:
         self.written = frozenset(b.root for b in self.written)
 
     def buffer(self, buffer: Buffer) -> str:
+        """The name of a buffer's memory; given once: y0, y1, ... of results, w0, ... of weights, x0, ... of other
+        operands."""
         if buffer in self.locals:
             return self.locals[buffer]
         buffer = buffer.root  # later values lie in the same memory
@@ -81,6 +84,7 @@ class Scope:
         return found or ("true",) * bool(self.peeled)
 
     def size(self, size: Size) -> str:
+        """The name of a size of the run, or of a number that is an argument."""
         return self.sizes.setdefault(size, size.name if isinstance(size, Argument) else size_name(size.name))
 
     def loop(self, var: Var, name: str | None = None) -> str:
@@ -92,6 +96,7 @@ class Scope:
         return self.loops[var]
 
     def params(self) -> tuple[Param, ...]:
+        """The parameters of the function: buffers, then sizes, in the order in which they were named."""
         rows = []
         for buffer, name in self.buffers.items():
             const = "" if buffer in self.written else "const "

@@ -158,6 +158,7 @@ class TritonPool:
         self._names: dict[str, int] = {}
 
     def kernels(self) -> tuple[TritonKernel, ...]:
+        """The distinct kernels, in the order in which they were first launched."""
         return tuple(self._kernels.values())
 
     def named(self, launch: Launch) -> Launch:

@@ -63,7 +63,7 @@ def _sum(x: Array) -> Array:
     return np.asarray(x.sum(-1, dtype=x.dtype))
 
 
-def _spread(x: Array) -> Array:
+def _squared_deviations(x: Array) -> Array:
     """The sum of squared deviations from the mean."""
     if not x.shape[-1]:
         return _sum(x)
@@ -99,7 +99,7 @@ REDUCTIONS: Mapping[str, Callable[[Array], Array]] = {
     "all": lambda x: np.asarray(x.all(-1)),
     "argmax": lambda x: np.asarray(x.argmax(-1)),
     "argmin": lambda x: np.asarray(x.argmin(-1)),
-    "spread": _spread,
+    "welford": _squared_deviations,
 }
 
 

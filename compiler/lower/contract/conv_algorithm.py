@@ -1,4 +1,7 @@
-"""Which kernel computes a convolution, and the layout of its weight: by channels, windows and sizes of maps."""
+"""Which kernel computes a convolution, and the layout of its weight: by channels, windows and sizes of maps.
+
+Some are fewer products by the law `winograd` of ir/laws.py.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def triton_kernel(
         if i not in call.written:
             held.append(_in_order(ctx, t, order))
         elif _is_empty(sources[i]):
-            held.append(_turned(builder.temp(tuple(t.shape[d] for d in order), t.dtype), order))
+            held.append(_permuted_back(builder.temp(tuple(t.shape[d] for d in order), t.dtype), order))
         else:
             kept, tensor = copied_to_write(builder, t, order)
             before.append(kept)
@@ -95,11 +95,11 @@ def _source(
     )  # fmt: skip
 
 
-def _turned(t: Tensor, order: Sequence[int]) -> Tensor:
+def _permuted_back(t: Tensor, order: Sequence[int]) -> Tensor:
     """The tensor whose dimensions in `order` are those of t."""
     return permute(t, [list(order).index(d) for d in range(len(order))])
 
 
 def _in_order(ctx: Context, t: Tensor, order: Sequence[int]) -> Tensor:
     """The tensor in memory of its own extent, its dimensions in this order."""
-    return _turned(ctx.builder.dense(permute(t, list(order))), order)
+    return _permuted_back(ctx.builder.dense(permute(t, list(order))), order)

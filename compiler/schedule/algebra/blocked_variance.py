@@ -5,8 +5,8 @@ s[j] = sum over i:I of (x[i, j] - mean[j])^2    ->     t[p, j] = sum over i:I/P 
                                                        mean[j] = sum over p of m[p, j] * I/P / I
                                                        s[j] = sum over p of t[p, j] + I/P (m[p, j] - mean[j])^2
 
-So memory is read once, not twice. The pieces depend on the sizes alone. As m is rounded, the deviations from it have a
-sum too, r[p, j], and s gets 2 r[p, j] (m[p, j] - mean[j]) more.
+Memory is read once, not twice, by the law `chan` of ir/laws.py. The pieces depend on the sizes alone. As m is rounded,
+the deviations from it have a sum too, r[p, j], and s gets 2 r[p, j] (m[p, j] - mean[j]) more.
 
 A piece of a row stays in the cache until m is known. A piece of columns is read once: deviations are those from the
 mean f of its first rows, and t becomes t - (m - f) (2 r - I/P (m - f)). As f is near m, few digits are lost: with the
@@ -155,7 +155,7 @@ def _split(pair: Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
         f"{mean.stores[0].buffer.name}_pieces",
         *(f"{squares.stores[0].buffer.name}_{n}" for n in ("pieces", "rest")),
     )
-    means, spreads, rests = (Load(Buffer(name, dtype, cut.results, "temp"), cut.at) for name in names)
+    means, squared, rests = (Load(Buffer(name, dtype, cut.results, "temp"), cut.at) for name in names)
 
     value, total = substitute(pair.value, cut.moved), mean.reductions[0]
     sums, average = (replace(total, value=value),), Call("div", (total.acc, size), dtype)
@@ -166,10 +166,10 @@ def _split(pair: Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
 
     if reduces_contiguous(mean):
         first = of_pieces(sums, {means: average}, mean.origin)
-        parts = [first, of_pieces(_deviations(value, means, acc, rest), {spreads: acc, rests: rest}, squares.origin)]
+        parts = [first, of_pieces(_deviations(value, means, acc, rest), {squared: acc, rests: rest}, squares.origin)]
     else:
         centre = Load(Buffer(f"{mean.stores[0].buffer.name}_first", dtype, cut.results, "temp"), cut.at)
-        stored = {means: average, **_centred(acc, rest, _call("sub", average, centre), spreads, rests, size)}
+        stored = {means: average, **_centred(acc, rest, _call("sub", average, centre), squared, rests, size)}
         all_ = of_pieces((*sums, *_deviations(value, centre, acc, rest)), stored, mean.origin + squares.origin)
         parts = [_of_first(mean, value, centre, cut), all_]
     of_all = replace(
@@ -178,7 +178,7 @@ def _split(pair: Pair, pieces: int) -> tuple[list[Reduce], list[Reduce]]:
     again = Var(f"{cut.piece.name}s", cut.piece.extent)
     back: dict[Atom, Index] = {cut.piece: of(again)}
     back |= {u: of(v) for v, u in zip(squares.dims, mean.dims, strict=True)}
-    merged = substitute(_merged(mean, means, spreads, rests, size), back)
+    merged = substitute(_merged(mean, means, squared, rests, size), back)
     return [*parts, of_all], [replace(squares, rdims=(again,), reductions=(Reduction(acc, "sum", merged),))]
 
 
@@ -198,18 +198,18 @@ def _of_first(mean: Reduce, value: Expr, result: Load, cut: Cut) -> Reduce:
     return Reduce(cut.dims, (store,), mean.origin, (few,), (Reduction(acc, "sum", substitute(value, places)),))
 
 
-def _merged(mean: Reduce, means: Load, spreads: Load, rests: Load, size: Const) -> Expr:
+def _merged(mean: Reduce, means: Load, squared: Load, rests: Load, size: Const) -> Expr:
     """t + (m - mean) (size (m - mean) + 2 r): what a piece adds to the squares."""
     between = _call("sub", means, Load(mean.stores[0].buffer, mean.stores[0].index))
     more = _call("mul", between, _call("add", _call("mul", between, size), _twice(rests)))
-    return _positive(_call("add", spreads, more))
+    return _positive(_call("add", squared, more))
 
 
-def _centred(acc: Acc, rest: Acc, apart: Expr, spreads: Load, rests: Load, size: Const) -> dict[Load, Expr]:
+def _centred(acc: Acc, rest: Acc, apart: Expr, squared: Load, rests: Load, size: Const) -> dict[Load, Expr]:
     """Sums of squares and of deviations from another centre, `apart` from the one that they were reduced from."""
     moved = _call("mul", apart, size)
     less = _call("mul", apart, _call("sub", _twice(rest), moved))
-    return {spreads: _positive(_call("sub", acc, less)), rests: _call("sub", rest, moved)}
+    return {squared: _positive(_call("sub", acc, less)), rests: _call("sub", rest, moved)}
 
 
 def _positive(squares: Expr) -> Expr:

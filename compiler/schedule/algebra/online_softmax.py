@@ -5,7 +5,8 @@ s[j] = sum over i:I of exp(x[i, j] - high[j])  -> t[p, j] = sum over i:I/P of ex
                                                   high[j] = max over p of h[p, j]
                                                   s[j] = sum over p of t[p, j] exp(h[p, j] - high[j])
 
-So memory is read once, not twice: a piece stays in the cache until its largest value is known. Where that is infinite,
+Memory is read once, not twice, by the law `online_softmax` of ir/laws.py: a piece stays in the cache until its largest
+value is known. Where that is infinite,
 exponentials are taken of x itself, and the weight of the piece says what becomes of them: nothing, or NaN.
 """
 

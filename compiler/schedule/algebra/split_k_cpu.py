@@ -5,9 +5,9 @@
     p[s, m, n] = sum over k:K/S of a[m, s*K/S + k] * b[s*K/S + k, n]
     y[m, n] = p[0, m, n] + p[1, m, n] + ... + bias[n]
 
-No task of a product gets a part of k (kernels/gemm/block.h), and few columns are one task: a head of ten
-classes behind a flattened image ran on one thread. S follows from the sizes: the bits are the same at any number of
-threads. Measured in docs/decisions/0104-long-products-in-parts.md.
+The sums are equal by the law `split_k` of ir/laws.py. No task of a product gets a part of k (kernels/gemm/block.h), and
+few columns are one task: a head of ten classes behind a flattened image ran on one thread. S follows from the sizes:
+the bits are the same at any number of threads. Measured in docs/decisions/0104-long-products-in-parts.md.
 """
 
 from __future__ import annotations

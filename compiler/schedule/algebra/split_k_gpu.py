@@ -5,9 +5,10 @@
     p[s, m, n] = sum over k:K/S of a[m, s*K/S + k] * b[s*K/S + k, n]
     y[m, n] = p[0, m, n] + p[1, m, n] + ... + bias[n]
 
-A product of 128 rows has fewer tiles than a GPU has multiprocessors, and each walks over all of k. With S times as many
-programs the walks are shorter; the sum, in a fixed order, costs almost nothing where a kernel over the rows (a norm, a
-softmax) reads y anyway, because it joins that kernel. Measured in docs/decisions/0015-split-products.md.
+The sums are equal by the law `split_k` of ir/laws.py. A product of 128 rows has fewer tiles than a GPU has
+multiprocessors, and each walks over all of k. With S times as many programs the walks are shorter; the sum, in a fixed
+order, costs almost nothing where a kernel over the rows (a norm, a softmax) reads y anyway, because it joins that
+kernel. Measured in docs/decisions/0015-split-products.md.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 memory.
 
 mean[k] = sum over i of x[i, k] / I
-s[k] = sum over i of (x[i, k] - mean[k])^2        ->        s[k] = spread over i of x[i, k]
+s[k] = sum over i of (x[i, k] - mean[k])^2        ->        s[k] = welford over i of x[i, k]
 
-Where nobody else asks for the mean or the elements, and rows lie one behind the other in memory. A spread takes
-two rows at a time, whose mean and squares join those of the rows before (Chan, Golub, LeVeque 1979).
+This is done where no other kernel reads the mean or the elements, and rows lie one behind the other in memory. The
+reduction takes two rows at a time, whose mean and squares join those of the rows before: the law `chan` of ir/laws.py.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def combine_by_welford(graph: NodeGraph) -> None:
         if pair is None or read_again(graph, pair.mean, pair.squares):
             continue
         mean = pair.mean.stores[0].buffer
-        spread = _spread(pair.with_one_loop()) if mean.kind == "temp" else None
-        if spread is not None and graph.readers(mean) == [pair.squares]:
-            graph.replace(pair.squares, replace(spread, origin=pair.mean.origin + pair.squares.origin))
+        squares = _in_one_reading(pair.with_one_loop()) if mean.kind == "temp" else None
+        if squares is not None and graph.readers(mean) == [pair.squares]:
+            graph.replace(pair.squares, replace(squares, origin=pair.mean.origin + pair.squares.origin))
             graph.remove(pair.mean)
 
 
-def _spread(pair: Pair) -> Reduce | None:
-    """Squares as a spread; None where they are as soon read twice."""
+def _in_one_reading(pair: Pair) -> Reduce | None:
+    """The squares by Welford's combination; None where reading twice takes no longer."""
     squares = pair.squares
     reduction, columns = squares.reductions[0], vector_loop(squares)
     if reduction.acc.dtype != "f32" or len(squares.rdims) != 1 or not squares.dims or columns is not squares.dims[-1]:
@@ -49,7 +49,7 @@ def _spread(pair: Pair) -> Reduce | None:
     element = pair.element
     steps = [(load.index.coefficient(squares.rdims[0]), lane_stride(load.index, columns)) for load in element.loads]
     return (
-        replace(squares, reductions=(Reduction(reduction.acc, "spread", element),))
+        replace(squares, reductions=(Reduction(reduction.acc, "welford", element),))
         if (columns.extent, ONE) in steps
         else None
     )

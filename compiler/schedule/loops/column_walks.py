@@ -143,7 +143,7 @@ def _walk_of(stage: Map | Reduce, plan: LoopPlan, i: int) -> ColumnWalk | None:
         return places_walk(stage, lanes)
     if plan.reduction[i] is not ReductionKind.COLUMNS:
         return None
-    if stage.reductions[0].op == "spread":
+    if stage.reductions[0].op == "welford":
         ahead = stream_prefetches(lanes, [stage.reductions[0].value], stage.rdims[-1], stage.rdims)
         return ColumnWalk(block_columns(stage, lanes), 1, in_order=True, prefetch=ahead)
     walk, own = column_walk(stage, lanes), plan.prefetch[i] if plan.prefetch else None

@@ -14,7 +14,7 @@ from ...machine.cpu_loops import COLUMN_LOOPS, LANE_LOOPS
 #: reductions that keep a position: one lane at a time
 SCALAR_REDUCTIONS = ("argmax", "argmin")
 #: reductions of which those of pieces make no whole; nor are they taken to pieces by lanes or pipeline stages
-WHOLE_REDUCTIONS = (*SCALAR_REDUCTIONS, "spread")
+WHOLE_REDUCTIONS = (*SCALAR_REDUCTIONS, "welford")
 FEW_APART = 2  # elements from lane to lane: vectors are made of whole ones
 #: elements along either of two loops that are taken in blocks: a shorter one is not worth a block
 LEAST_CROSSED = 4

@@ -20,6 +20,7 @@ class Tuning:
         return ", tuning" if self.struct else ""
 
     def value(self, name: str, default: str) -> str:
+        """The text of a field; `default` where it is not set."""
         return dict(self.fields).get(name, default)
 
     def added(self, name: str) -> str:

@@ -14,14 +14,14 @@ from .reductions import (
     HorizontalReduction,
     ReductionView,
     RowOfWindows,
-    SpreadColumns,
     VerticalReduction,
+    WelfordColumns,
 )
 from .scans import ScanColumns, ScanRow, ScanStage
 from .transposes import TransposeIn, TransposeOut
 
 ReductionStage = (
-    HorizontalReduction | VerticalReduction | ColumnReduction | SpreadColumns | ArgReduction | ArgRow | ArgColumns
+    HorizontalReduction | VerticalReduction | ColumnReduction | WelfordColumns | ArgReduction | ArgRow | ArgColumns
 )
 Stage = MapStage | ReductionStage | ScanStage | ScanRow | ScanColumns | TransposeIn | TransposeOut
 
@@ -90,6 +90,7 @@ class RowStreamKernel(TunedKernel):
 
     @property
     def lanes(self) -> Lanes:
+        """The loop along the lanes."""
         return self.best.lanes
 
 

@@ -92,4 +92,5 @@ class CombinedRow:
 
     @property
     def memory(self) -> str:
+        """The name of the row in the first cache that is combined."""
         return f"{self.result}_combined"

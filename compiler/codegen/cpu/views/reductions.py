@@ -196,7 +196,7 @@ class ColumnReduction:
 
 
 @dataclass(frozen=True)
-class SpreadColumns:
+class WelfordColumns:
     """Squared deviations from the means of columns: rows of memory are taken in its order, all columns of each."""
 
     loops: tuple[Loop, ...]
@@ -207,7 +207,7 @@ class SpreadColumns:
     columns: int
     size: int  # bytes of an element that is fetched
     prefetch: tuple[str, ...]
-    form: str = "spread_columns"
+    form: str = "welford_columns"
 
 
 @dataclass(frozen=True)
