@@ -1,12 +1,14 @@
 """What each optional pass of the schedule is worth: cases with the pass beside the same without it, in one run.
 
     python bench/passes.py [--only loops,convolutions,blocks,models] [--passes inline,fuse-rows] [--threads 1] [--list]
+                           [--quick]
 
 Every case is compiled once with all passes and once for each pass without it (`--set schedule.off=NAME`). Cases whose
 kernels have the same source either way are not timed: the pass does nothing there. The others are timed in turns; a
 ratio is the median time without the pass over the median with it, so that 1.10 says that the pass saves a tenth.
 A pass is kept where it moves a model or a block by 2 %, or a loop or a convolution by 10 %; the last lines name those
-that move none so far on this machine. `--list` shows which cases each pass changes, and times none.
+that move none so far on this machine. `--list` shows which cases each pass changes, and times none. `--quick` takes the
+first two cases of each kind, to see that all runs.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import itertools
 import math
 import random
 import statistics
@@ -40,6 +43,7 @@ from torch import nn
 ROUNDS = 9
 MEGABYTES = 16  # of a large operand of a loop
 CONVOLUTIONS = 60  # of them, drawn at random
+QUICK = 2  # cases of each kind
 #: a ratio from which a pass is worth its lines, for each kind of case
 WORTH = {"loops": 1.10, "convolutions": 1.10, "blocks": 1.02, "models": 1.02}
 
@@ -84,6 +88,12 @@ KINDS: dict[str, Callable[[], Iterator[Case]]] = {
     "blocks": blocks,
     "models": models,
 }
+
+
+def cases(kind: str, part: str = "", quick: bool = False) -> Iterator[Case]:
+    """The cases of a kind whose name contains `part`; quick: the first few."""
+    found = (case for case in KINDS[kind]() if part in case.name)
+    return itertools.islice(found, QUICK) if quick else found
 
 
 def optional_passes() -> tuple[str, ...]:
@@ -150,15 +160,14 @@ def main() -> None:
     parser.add_argument("--passes", default=",".join(optional_passes()))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--quick", action="store_true", help=f"the first {QUICK} cases of each kind")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     passes = options.passes.split(",")
     found: dict[str, list[tuple[Case, float]]] = {name: [] for name in passes}
     with tempfile.TemporaryDirectory(prefix="mycc-passes-") as folder, torch.inference_mode():
         for kind in options.only.split(","):
-            for case in KINDS[kind]():
-                if options.case not in case.name:
-                    continue
+            for case in cases(kind, options.case, options.quick):
                 for name, r in measure(case, passes, Path(folder), options.threads, not options.list):
                     found[name].append((case, r))
                     print(

@@ -89,16 +89,27 @@ def _constant_nodes(work: Work) -> set[Node]:
     """Nodes that depend on constants and numbers only."""
     constant: set[Node] = set()
     for node in work.graph.nodes:
-        if node.op == "get_attr":
-            constant.add(node)
-        elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
-            random = torch.Tag.nondeterministic_seeded in node.target.tags
-            runs = not random and str(node.target) not in _ELSEWHERE and not is_definer(node)
-            if runs and all(n in constant for n in node.all_input_nodes):
-                constant.add(node)
-        elif node.op == "call_function" and node.target.__name__ == "getitem" and node.args[0] in constant:
+        if _runs_here(node) and all(n in constant for n in node.all_input_nodes):
             constant.add(node)
     return constant
+
+
+def _runs_here(node: Node) -> bool:
+    """Whether a node is a constant, or computes the same from the same operands each time, on any machine."""
+    if node.op != "call_function":
+        return node.op == "get_attr"
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return bool(node.target.__name__ == "getitem")
+    random = torch.Tag.nondeterministic_seeded in node.target.tags
+    return not random and str(node.target) not in _ELSEWHERE and not is_definer(node)
+
+
+def constant_value(work: Work, node: Node) -> torch.Tensor | None:
+    """The tensor that a node computes from constants and numbers alone; None for any other node."""
+    if not all(map(_runs_here, _made_from(node))):
+        return None
+    found = _value(work, node, {})
+    return found.detach() if isinstance(found, torch.Tensor) else None
 
 
 def _is_weight(node: Node) -> bool:

@@ -10,8 +10,8 @@ import torch
 from ....runtime.errors import CompileError
 from ...model.operators.quantised import packed
 from ...model.source_lines import module_of, place_of
+from ..fold.constants import constant_value
 from ..node import Node
-from ..patterns import is_constant
 from ..work import Work
 from .quantised_readings import Reading, constant_integers, reading, untransposed, widened_integers
 
@@ -137,7 +137,7 @@ def _by_groups(
         return None
     counts = [n // b for b, n in zip(sizes, values.shape, strict=True)]
     if isinstance(part, Node):
-        known = _known(work, part)
+        known = constant_value(work, part)
         if known is None:
             return None
         own = known
@@ -146,21 +146,6 @@ def _by_groups(
     if own.numel() != counts[0] * counts[1]:
         return None
     return own.reshape(counts[:2]).repeat_interleave(rows // counts[0], 0)
-
-
-def _known(work: Work, node: Node) -> torch.Tensor | None:
-    """The value of a constant, or of what is computed from constants alone (zero points of another type, say)."""
-    if is_constant(node):
-        return work.constants[str(node.target)].detach()
-    tags = getattr(node.target, "tags", ())
-    if node.op != "call_function" or not node.all_input_nodes or torch.Tag.nondeterministic_seeded in tags:
-        return None
-    values = {inner: _known(work, inner) for inner in node.all_input_nodes}
-    if any(value is None for value in values.values()):
-        return None
-    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
-    found = node.target(*args, **kwargs)
-    return found if isinstance(found, torch.Tensor) else None
 
 
 def _around_zero(
