@@ -25,7 +25,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 class Deviations(NamedTuple):
     """Of some values: how many, their mean, and the sum of the squared deviations from it."""
 
-    count: int
+    number: int
     mean: float
     squares: float
 
@@ -44,9 +44,9 @@ def chan(a: Deviations, b: Deviations) -> Deviations:
         mean(a + b) = mean(a) + d |b| / n
         squares(a + b) = squares(a) + squares(b) + d^2 |a| |b| / n
     """
-    count, apart = a.count + b.count, b.mean - a.mean
-    squares = a.squares + b.squares + apart * apart * a.count * b.count / count
-    return Deviations(count, a.mean + apart * b.count / count, squares)
+    count, apart = a.number + b.number, b.mean - a.mean
+    squares = a.squares + b.squares + apart * apart * a.number * b.number / count
+    return Deviations(count, a.mean + apart * b.number / count, squares)
 
 
 class Exponentials(NamedTuple):
