@@ -178,6 +178,14 @@ def test_large_requests_are_refused(package: Path) -> None:
         assert client.post("/predict", json={"features": [[0.0] * 512]}).status_code == 200
 
 
+def test_a_token_that_is_none_is_the_clients_fault(tmp_path: Path) -> None:
+    table = torch.nn.Embedding(10, 4).eval()
+    package = mycc.compile(table, (torch.tensor([[1, 2, 3]]),), out=tmp_path / "table.pkg", verify=False)
+    with TestClient(module(EXAMPLES / "service" / "app.py").create_app(str(package))) as client:
+        assert client.post("/predict", json={"input": [[0, 9, 3]]}).status_code == 200
+        assert "out of range" in refusal(client, json={"input": [[0, 10, 3]]})
+
+
 def test_places_in_the_source_stay_on_the_server() -> None:
     service = module(EXAMPLES / "service" / "app.py")
     text = "index out of range in embedding (model.py:12)"
