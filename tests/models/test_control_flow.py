@@ -66,7 +66,7 @@ def test_the_schedule_says_what_is_repeated(package: Path) -> None:
     for words in ("\nif ", "\nelse\n", "\nrepeat while ", "\nrepeat turn", " of length times\n", "\nend\n"):
         assert words in text, words
     program = (package.parent / "dump" / "05-codegen.txt").read_text()
-    assert "for (int64_t size_turn" in program
+    assert "for (int64_t size_iteration" in program
     assert ") break;" in program
 
 
