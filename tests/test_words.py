@@ -34,7 +34,7 @@ STANDARD = {
     r"write_out_folds": "full unrolling",
     r"fused_factors|with_fused_products": "FMA contraction",
     r"fold_spreads|spreads_in_order|spread_columns|SpreadColumns|kSpreadRows": "Welford's combination",
-    r"_?turned|_turns|turns_of|RepeatTurn": "transposed, permuted; iterations",
+    r"_turned|turns_of": "transposed, permuted; iterations",
     r"roll_products": "sliding window",
     r"true_places": "nonzero",
     r"split_long_products|long_products": "split-K",

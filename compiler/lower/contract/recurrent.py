@@ -99,8 +99,9 @@ def recurrent(
 
 @dataclass(frozen=True)
 class _Layer:
-    """Writes the nodes of a layer. axis: of the steps. iteration: the number of a step, whose name is the same in all
-    layers, so that they share kernels. biases: how many follow the two weights of a direction, before its projection if it has one."""
+    """Writes the nodes of a layer. axis: of the steps. iteration: the number of a step, whose name is the same in
+    all layers, so that they share kernels. biases: how many follow the two weights of a direction, before its
+    projection if it has one."""
 
     ctx: Context
     cell: Cell
