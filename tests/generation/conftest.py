@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import mycc
 import pytest
 
-from ..helpers.builds import quick_builds
 from .folders import make_folder, make_network, train_tokenizer
 
 
@@ -18,11 +16,6 @@ class Made(NamedTuple):
     network: Any
     tokenizer: Any
     package: Path
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _quick_builds() -> Iterator[None]:
-    yield from quick_builds()
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         max_batch=3,
         cache_tokens=160,
         chunk=16,
-        options={"codegen.sources": False, "build.flags": "-O1"},
+        options={"codegen.sources": False},
     )
     return Made(path / "model", network, train_tokenizer(), package)
 
@@ -48,7 +41,7 @@ def checking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A package that checks five tokens of a draft at once."""
     return mycc.compile_generation(
         make_network("llama"), out=tmp_path_factory.mktemp("drafts") / "text.pkg", max_batch=2, chunk=16,
-        draft_tokens=5, verify=False, options={"build.flags": "-O1"},
+        draft_tokens=5, verify=False,
     )  # fmt: skip
 
 

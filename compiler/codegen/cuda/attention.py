@@ -12,6 +12,7 @@ from ...ir.plans.tiles import AttentionTile
 from ...ir.structured import Attention, Pages
 from ...schedule.gpu.blocks import blocks
 from ...schedule.gpu.product_plans import key_group
+from ...schedule.gpu.seen_keys import seen_keys
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch
 from .matrix import (
@@ -100,7 +101,7 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
         for n, size in (("d", block_d), ("e", block_e))
     }
     dtype = node.v.buffer.dtype
-    begin, whole, end, range_lines = _ranges(node, tile, scope, rows)
+    begin, whole, end, range_lines = _ranges(node, plan, scope, rows)
     if plan.single:  # the one block may reach past the keys, whatever the rows see of them
         end = scalar(scope, keys)
     q, out = rows.texts(node.q), rows.texts(node.out)
@@ -254,11 +255,19 @@ def _both(mask: str, axes: str, keys: str) -> tuple[str, str]:
 
 
 def _ranges(
-    node: Attention, tile: AttentionTile, scope: TritonScope, rows: _Rows
+    node: Attention, plan: AttentionPlan, scope: TritonScope, rows: _Rows
 ) -> tuple[str, str, str, tuple[str, ...]]:
     """Where the keys begin, up to where whole blocks go, where they end; and lines that compute that."""
-    keys, n = scalar(scope, node.keys), tile.n
-    number = node.keys.constant
+    keys, tile = scalar(scope, node.keys), plan.cut
+    n, number = tile.n, node.keys.constant
+    whole_keys = str(number // n * n) if number is not None else f"{keys} // {n} * {n}"
+    if plan.seen:
+        seen = _seen_lines(node, n, scope, rows)
+        if tile.shared:
+            share = f"run = tl.cdiv(tl.maximum(end - begin, 0), {tile.split * n}) * {n}"
+            ends = ("first = begin + split * run", "last = tl.minimum(first + run, end)")
+            return "first", "whole", "last", (*seen, share, *ends, _whole_run(n))
+        return "begin", "whole", "end", (*seen, f"whole = tl.minimum(end, {whole_keys})")
     if tile.shared:
         run = (
             str(-(-number // (tile.split * n)) * n)
@@ -266,9 +275,7 @@ def _ranges(
             else f"tl.cdiv({keys}, {tile.split * n}) * {n}"
         )
         first = (f"run = {run}", "first = split * run", f"last = tl.minimum(first + run, {keys})")
-        whole = "first" if node.causal else f"first + tl.maximum(last - first, 0) // {n} * {n}"
-        return "first", "whole", "last", (*first, f"whole = {whole}")
-    whole_keys = str(number // n * n) if number is not None else f"{keys} // {n} * {n}"
+        return "first", "whole", "last", (*first, "whole = first" if node.causal else _whole_run(n))
     if not node.causal:
         return "0", whole_keys, keys, ()
     if rows.packed:
@@ -278,6 +285,27 @@ def _ranges(
         f"end = tl.minimum((tile + 1) * {tile.m}, {keys})",
     )
     return "0", "whole", "end", lines
+
+
+def _whole_run(n: int) -> str:
+    return f"whole = first + tl.maximum(last - first, 0) // {n} * {n}"
+
+
+def _seen_lines(node: Attention, n: int, scope: TritonScope, rows: _Rows) -> list[str]:
+    """begin and end of the blocks of keys that a row of the tile may see; several conditions hold at once."""
+    emit = TritonEmitter(scope, rows.places, {}, stem="bound")
+    found = seen_keys(node)
+    emit.count_uses([*found.begins, *found.ends])
+    begins, ends = ([emit.value(e) for e in bounds] for bounds in (found.begins, found.ends))
+    grid = "tl.zeros((1, 1), tl.int64)"  # of what is the same for all rows, too
+    lines = [*emit.lines, "begin = 0", f"end = {scalar(scope, node.keys)}"]
+    lines += [f"begin = tl.maximum(begin, tl.min({text} + {grid}))" for text in begins]
+    lines += [f"end = tl.minimum(end, tl.max({text} + {grid}))" for text in ends]
+    return [
+        *lines,
+        f"begin = begin // {n} * {n}",
+        f"end = tl.minimum(tl.cdiv(tl.maximum(end, 0), {n}) * {n}, {scalar(scope, node.keys)})",
+    ]
 
 
 def _score(node: Attention, scope: TritonScope, rows: _Rows) -> tuple[str, ...]:

@@ -138,16 +138,16 @@ class _Run:
         self, node: Repeat | Loop, written: Sequence[Buffer], test: Callable[[], None], body: Callable[[], None]
     ) -> None:
         count = None if node.count is None else node.count.evaluate(self.memory.sizes)
-        iteration = 0
-        while count is None or iteration < count:
+        turn = 0
+        while count is None or turn < count:
             self.memory.forget(written)
-            if node.iteration is not None:
-                self.memory.sizes[node.iteration.name] = iteration
+            if node.turn is not None:
+                self.memory.sizes[node.turn.name] = turn
             test()
             if node.flag is not None and not self.memory.number(node.flag):
                 break
             body()
-            iteration += 1
+            turn += 1
 
     def _block(self, nodes: Sequence[AnyNode]) -> None:
         for node in nodes:

@@ -231,7 +231,8 @@ class AttentionPlan(GpuPlan):
 
     head, value: elements of a row of keys and of values, with those that fill a tile. order: of tiles, "late first"
     where the last ones see the most keys. queries: they come through a tensor descriptor, too. single: the keys are one
-    step. precision: as of ProductPlan.
+    step. seen: a tile reads the blocks of keys alone that comparisons in the score show to one of its rows. precision:
+    as of ProductPlan.
     """
 
     tile: AttentionTile | None = None
@@ -240,6 +241,7 @@ class AttentionPlan(GpuPlan):
     order: str = ""
     queries: bool = False
     single: bool = False
+    seen: bool = False
     precision: str = ""
 
     @property

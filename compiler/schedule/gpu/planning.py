@@ -38,6 +38,7 @@ from .product_plans import (
     attention_order,
     attention_queries,
     attention_room,
+    attention_seen,
     attention_single,
     attention_value,
     product_ahead,
@@ -145,6 +146,7 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     # a weight below 2^-126 is none
     _row("attention-flush", AttentionPlan, "flush", lambda k, c: True),
     _row("attention-single", AttentionPlan, "single", lambda k, c: attention_single(k.node, k.plan), "tile"),
+    _row("attention-seen", AttentionPlan, "seen", lambda k, c: attention_seen(k.node, k.plan), "single"),
     _row("attention-warps", AttentionPlan, "warps", lambda k, c: k.plan.cut.warps, "tile"),
     _row("attention-stages", AttentionPlan, "stages", lambda k, c: k.plan.cut.stages, "tile"),
     _row("attention-precision", AttentionPlan, "precision", lambda k, c: c.gpu.float32),

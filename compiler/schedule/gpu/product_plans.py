@@ -11,6 +11,7 @@ from ..cost.estimates import number
 from .axes import as_product
 from .blocks import blocks, power_of_two
 from .quantised_tiles import quantised_tile
+from .seen_keys import seen_keys
 from .tiles import attention_tile, conv_tile, gemm_tile
 
 
@@ -138,6 +139,11 @@ def attention_single(node: Attention, plan: AttentionPlan) -> bool:
     """Whether the keys are one step of one program."""
     keys = node.keys.constant
     return keys is not None and keys <= plan.cut.n and plan.cut.split == 1
+
+
+def attention_seen(node: Attention, plan: AttentionPlan) -> bool:
+    """Whether comparisons in the score say where the keys lie that a tile reads."""
+    return not plan.single and bool(seen_keys(node))
 
 
 def attention_room(node: Attention, plan: AttentionPlan, device: Device) -> bool:

@@ -313,7 +313,8 @@ def attention_tile(node: Attention, device: Device) -> AttentionTile:
 
     b, h, m, e = node.dims
     head = max(typical(node.head_size), typical(e.extent))
-    queries, keys = typical(m.extent), typical(node.keys)
+    # of the most queries: with fewer, rows of a tile are idle, which costs less than too many tiles
+    queries, keys = typical(m.extent, 1), typical(node.keys)
     products, dtype = typical(b.extent) * typical(h.extent), node.q.buffer.dtype
     known = measured_attention(queries, keys, head, products, node.causal, dtype, device)
     if known is not None and not attention_misfit(node, known):

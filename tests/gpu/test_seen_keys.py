@@ -1,0 +1,65 @@
+"""Blocks of keys that comparisons in a mask hide are not read: they hold NaN here. Through Triton's interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from mycc.compiler.capture import capture
+from mycc.compiler.ir.plans.gpu import AttentionPlan
+from torch import Tensor
+
+from ..helpers.device_programs import program_of, run_interpreted
+from ..helpers.triton_interpreter import TritonInterpreter
+
+Mask = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def up_to(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
+    return n <= start + m
+
+
+def behind(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
+    return start + m < n
+
+
+def below(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
+    return n < start.to(torch.int32) + m
+
+
+class _Model(torch.nn.Module):
+    def __init__(self, mask: Mask):
+        super().__init__()
+        self.mask = mask
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, start: Tensor) -> Tensor:
+        m, n = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(m, n, start))
+
+
+#: mask, queries, keys, the key that the first query sees last, and which keys are left out: those of whole tiles
+CASES = {
+    "a prompt": (up_to, 40, 512, 30, (256, 512)),
+    "a prompt, a part of a block": (up_to, 40, 300, 30, (128, 300)),
+    "one query, its keys shared by programs": (up_to, 1, 2048, 300, (512, 2048)),
+    "fewer": (below, 40, 300, 31, (128, 300)),
+    "the end": (behind, 20, 512, 300, (0, 256)),
+    "all": (up_to, 40, 300, 290, (300, 300)),
+    "more than there are": (up_to, 40, 300, 2**62, (300, 300)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_hidden_blocks_are_not_read(name: str, interpreter: TritonInterpreter) -> None:
+    mask, queries, keys, first, (begin, end) = CASES[name]
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, n, 32, generator=draw) for n in (queries, keys, keys))
+    model, start = _Model(mask), torch.tensor([first])
+    wanted = model(q, k, v, start)
+    k[:, :, begin:end] = v[:, :, begin:end] = torch.nan
+    program = program_of(capture(model, (q, k, v, start)))
+    assert any(isinstance(x.plan, AttentionPlan) and x.plan.seen for x in program.schedule.kernels)
+    (found,) = run_interpreted(program, interpreter, (q, k, v, start), {})
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
