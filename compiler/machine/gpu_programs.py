@@ -299,7 +299,7 @@ class AttentionFacts:
     """Of attention whose size no table has (docs/gpu-tiles.md).
 
     half_tiles, float_tiles: the largest head, and rows and columns of a tile of 16 and of 32 bits. least_rows: of a
-    tile. packed: queries of all heads that share keys, which are one tile up to this many. splits, steps: programs that
+    tile. dynamic_rows: at most, where the number of queries is dynamic (decision 0125). packed: queries of all heads that share keys, which are one tile up to this many. splits, steps: programs that
     share keys, and blocks of keys that each of these has at least. many_rows, warps, few_warps: rows from which a tile
     has more warps. half_stages, float_stages: of loads.
     """
@@ -307,6 +307,7 @@ class AttentionFacts:
     half_tiles: tuple[tuple[int, tuple[int, int]], ...] = ((64, (128, 64)), (128, (64, 64)), (1 << 30, (64, 32)))
     float_tiles: tuple[tuple[int, tuple[int, int]], ...] = ((64, (64, 32)), (1 << 30, (32, 32)))
     least_rows: int = 16
+    dynamic_rows: int = 64
     packed: int = 16
     splits: int = 16
     steps: int = 4

@@ -73,3 +73,22 @@ def test_the_same_tokens(native: Any) -> None:
         several += len(set(wanted)) > 3
         del kept
     assert several > 300
+
+
+def test_the_likeliest_of_many(native: Any) -> None:
+    """Whole blocks of logits and a rest, with ties, NaN, infinities and zeros of both signs: the first one counts."""
+    numbers = np.random.default_rng(1)
+    request = _Request()
+    kept = _fill(request, _Text([1], read_options({}, {"temperature": 0}, 5000)))  # type: ignore[arg-type]
+    prompt, length, one = ctypes.c_void_p(request.prompt), ctypes.c_int64(1), ctypes.c_int64(1)
+    for count in (1, 1023, 1024, 1025, 3072, 5000):
+        for kind in ([np.nan, 3.0], [-np.inf], [0.0, -0.0], [np.inf, 2.0, 1.0], np.arange(900.0)):
+            logits = numbers.choice(np.float32(kind), count)
+            if np.isnan(kind[0]):
+                logits[numbers.random(count) < 0.999] = 1.0
+            chosen = np.zeros(1, np.int64)
+            rows = ctypes.c_void_p(logits.ctypes.data)
+            given = (ctypes.c_int64(count), ctypes.c_void_p(chosen.ctypes.data))
+            assert native.test_choose(ctypes.byref(request.sampling), prompt, length, rows, one, *given) == 0
+            assert chosen[0] == np.argmax(logits), (count, kind)
+    del kept

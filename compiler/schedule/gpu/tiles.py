@@ -321,6 +321,8 @@ def attention_tile(node: Attention, device: Device) -> AttentionTile:
         return known
     facts, floats = device.attention, dtype == "f32"
     rows, columns = next(tile for most, tile in (facts.float_tiles if floats else facts.half_tiles) if head <= most)
+    if m.extent.constant is None:
+        rows = min(rows, facts.dynamic_rows)
     group = typical(h.extent) // typical(node.kv_heads)
     packed = queries * group if queries * 2 <= facts.packed and group > 1 else queries
     products = typical(b.extent) * (typical(node.kv_heads) if packed != queries else typical(h.extent))

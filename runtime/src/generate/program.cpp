@@ -1,6 +1,9 @@
 #include "program.h"
 
+#include <stdlib.h>
+
 #include "../base/errors.h"
+#include "../call/tensor.h"
 #include "../package/loaded.h"
 
 namespace mycc::runtime {
@@ -21,6 +24,16 @@ int64_t fact(const Json &json, const JsonValue *task, const char *name, int64_t 
 }
 
 }  // namespace
+
+TextProgram::~TextProgram() {
+  for (float *memory : logits_) {
+    if (memory && model_->gpu)
+      gpu_release_host_memory(*model_->gpu, memory);
+    else
+      free(memory);
+  }
+  mycc_state_free(state_);  // which keeps the model
+}
 
 int TextProgram::init(mycc_model *model) {
   model_ = model;
@@ -54,6 +67,13 @@ int TextProgram::init(mycc_model *model) {
   return mycc_state_new(model, &state_);
 }
 
+float *TextProgram::logits_of(bool decoding) {
+  float *&memory = logits_[decoding];
+  const size_t bytes = size_t(texts * vocabulary) * sizeof(float);
+  if (!memory) memory = static_cast<float *>(model_->gpu ? gpu_host_memory(*model_->gpu, bytes) : malloc(bytes));
+  return memory;
+}
+
 void TextProgram::set(int32_t text, int64_t token, int64_t start, const int32_t *blocks_of, size_t n_blocks) {
   tokens_[text] = token, start_[text] = start;
   for (int64_t i = 0; i < columns(); ++i) table_[text * columns() + i] = size_t(i) < n_blocks ? blocks_of[i] : 0;
@@ -71,7 +91,8 @@ int TextProgram::call(int32_t entry, const int64_t *tokens, int64_t rows, int64_
   const mycc_tensor inputs[] = {numbers(const_cast<int64_t *>(tokens), rows, count), numbers(start_, rows, -1),
                                 numbers(table_, rows, blocks ? columns() : -1)};
   mycc_tensor output = {};
-  output.data = logits, output.device_type = 1, output.ndim = 2, output.dtype = {2, 32, 1};
+  output.data = logits, output.device_type = model_->gpu ? kPinnedCuda : kCpu;
+  output.ndim = 2, output.dtype = {2, 32, 1};
   output.shape[0] = rows, output.shape[1] = vocabulary, output.strides[0] = vocabulary, output.strides[1] = 1;
   mycc_run_options options = {};
   options.struct_size = sizeof options, options.state = state_;

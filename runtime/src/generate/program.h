@@ -11,7 +11,7 @@ class TextProgram {
   TextProgram() = default;
   TextProgram(const TextProgram &) = delete;
   TextProgram &operator=(const TextProgram &) = delete;
-  ~TextProgram() { mycc_state_free(state_); }
+  ~TextProgram();
 
   // Reads what the package says of itself. MYCC_ERROR_INPUT: it does not generate text.
   int init(mycc_model *model);
@@ -22,6 +22,8 @@ class TextProgram {
            float *logits);
   // A token more of several texts, which have been set by set().
   int decode(int32_t texts, float *logits);
+  // Memory for the logits of `texts` rows: of what decode() gives, or of what read() does. NULL: none is left.
+  float *logits_of(bool decoding);
   void set(int32_t text, int64_t token, int64_t start, const int32_t *blocks, size_t n_blocks);
   int copy(int32_t source, int32_t target);
   int reset() { return mycc_state_reset(model_, state_); }
@@ -39,6 +41,7 @@ class TextProgram {
   mycc_model *model_ = nullptr;
   mycc_state *state_ = nullptr;
   int32_t prefill_ = -1, decode_ = -1, copy_ = -1;
+  float *logits_[2] = {nullptr, nullptr};  // pinned where the package runs on a GPU
   Region region_;
   int64_t *tokens_ = nullptr, *start_ = nullptr, *table_ = nullptr;  // of a call's texts; table_: blocks or rows
 };

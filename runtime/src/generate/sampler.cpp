@@ -37,12 +37,47 @@ uint32_t mixed(uint32_t x, uint32_t y) {
   return result ^ result >> 16;
 }
 
-// The largest logit, the first of several; one that is NaN is larger than all.
+// A register of every target.
+typedef float Lanes __attribute__((vector_size(16)));
+typedef int32_t Flags __attribute__((vector_size(16)));
+constexpr int64_t kLanes = sizeof(Lanes) / sizeof(float), kChains = 4, kBlock = 64 * kChains * kLanes;
+
+// The largest of a block of kBlock logits; NaN where one of them is. Several times faster than to look for a place.
+float largest(const float *logits) {
+  Lanes top[kChains];
+  Flags odd[kChains] = {};
+  memcpy(top, logits, sizeof top);
+  for (int64_t i = 0; i < kBlock; i += kChains * kLanes) {
+    for (int64_t chain = 0; chain < kChains; ++chain) {
+      Lanes x;
+      memcpy(&x, logits + i + chain * kLanes, sizeof x);
+      top[chain] = x > top[chain] ? x : top[chain];
+      odd[chain] |= x != x;
+    }
+  }
+  float best = logits[0];
+  for (const Lanes &chain : top)
+    for (int64_t i = 0; i < kLanes; ++i) best = chain[i] > best ? chain[i] : best;
+  const Flags any = odd[0] | odd[1] | odd[2] | odd[3];
+  return any[0] | any[1] | any[2] | any[3] ? __builtin_nanf("") : best;
+}
+
+// The place of the largest logit, the first of several; one that is NaN is larger than all.
 int64_t likeliest(const float *logits, int64_t count) {
-  int64_t best = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (logits[i] != logits[i]) return i;
-    if (logits[i] > logits[best]) best = i;
+  int64_t best = 0, begin = 0;
+  const auto look = [&](int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (logits[i] != logits[i]) return true;
+      if (logits[i] > logits[best]) best = i;
+    }
+    return false;
+  };
+  for (; begin < count; begin += kBlock) {
+    const bool whole = begin + kBlock <= count;
+    if (whole && largest(logits + begin) <= logits[best]) continue;
+    if (!look(whole ? begin + kBlock : count)) continue;
+    while (logits[begin] == logits[begin]) ++begin;
+    return begin;
   }
   return best;
 }

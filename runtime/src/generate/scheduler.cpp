@@ -109,9 +109,9 @@ int Scheduler::read(Request &request, int64_t most, int32_t piece) {
   const bool one = program_.recurrent && count < program_.chunk;
   if (one) count = 1;
   if (!grow(request, request.read + count)) return MYCC_OK;
-  const size_t numbers = size_t(program_.texts * program_.vocabulary);
-  if (!read_logits_.reserve(numbers)) return out_of_memory(numbers * sizeof(float));
-  float *logits = read_logits_.begin() + piece * program_.vocabulary;
+  float *logits = program_.logits_of(false);
+  if (!logits) return out_of_memory(size_t(program_.texts * program_.vocabulary) * sizeof(float));
+  logits += piece * program_.vocabulary;
   const int64_t *tokens = request.tokens.begin() + request.read;
   if (int status = program_.read(tokens, count, request.read, request.blocks.begin(), request.blocks.size(), one, logits))
     return broken(status, &self, 1);
@@ -136,18 +136,18 @@ int Scheduler::decode(Array<Request *> &batch) {
       return out_of_memory(sizeof(Request *));
   }
   if (!rows.size()) return MYCC_OK;
-  const size_t needed = rows.size() * size_t(program_.vocabulary);
-  if (!logits_.reserve(needed)) return out_of_memory(needed * sizeof(float));
+  float *logits = program_.logits_of(true);
+  if (!logits) return out_of_memory(size_t(program_.texts * program_.vocabulary) * sizeof(float));
   for (size_t i = 0; i < rows.size(); ++i) {
     const Request &request = *rows[i];
     program_.set(int32_t(i), request.tokens[size_t(request.read)], request.read, request.blocks.begin(),
                  request.blocks.size());
   }
-  if (int status = program_.decode(int32_t(rows.size()), logits_.begin()))
+  if (int status = program_.decode(int32_t(rows.size()), logits))
     return broken(status, rows.begin(), rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     was_read(*rows[i], 1);
-    if (int status = next_token(*rows[i], logits_.begin() + i * size_t(program_.vocabulary)))
+    if (int status = next_token(*rows[i], logits + i * size_t(program_.vocabulary)))
       return broken(status, &rows[i], 1);
   }
   return MYCC_OK;

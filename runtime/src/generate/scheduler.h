@@ -57,7 +57,6 @@ class Scheduler {
   Array<Request *> requests_;  // all that have not ended
   int64_t ids_ = 0;
   Array<mycc_token> found_;
-  Array<float> read_logits_, logits_;
   SamplingRoom room_;
   int64_t preempted_ = 0, read_ = 0, reused_ = 0, copied_ = 0;
 };

@@ -229,4 +229,16 @@ void gpu_close_model(GpuModel *model) {
   model->weights = nullptr;
 }
 
+void *gpu_host_memory(const GpuModel &model, size_t bytes) {
+  const CurrentDevice current(*model.device);
+  void *memory = nullptr;
+  return model.api->host_allocate(&memory, bytes, 0) == cuda::kSuccess ? memory : nullptr;
+}
+
+void gpu_release_host_memory(const GpuModel &model, void *memory) {
+  if (!memory || gpu_forked()) return;
+  const CurrentDevice current(*model.device);
+  model.api->host_release(memory);
+}
+
 }  // namespace mycc::runtime

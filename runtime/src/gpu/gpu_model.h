@@ -52,4 +52,8 @@ int gpu_open_model(GpuModel *model, const Archive &archive, const char *label, c
                    const TargetInfo &target, const uint8_t *data, size_t size, Region *region);
 void gpu_close_model(GpuModel *model);
 
+// Pinned host memory: the results of a call get there without a stage. NULL: none is left.
+void *gpu_host_memory(const GpuModel &model, size_t bytes);
+void gpu_release_host_memory(const GpuModel &model, void *memory);
+
 }  // namespace mycc::runtime

@@ -181,26 +181,31 @@ int GpuCall::copy_inputs(const Entry &entry, const mycc_tensor *inputs) {
   return MYCC_OK;
 }
 
-// Waits for the call, and brings what belongs to the host.
+// Waits for the call, and brings what belongs to the host: to pinned memory at once, else through a stage.
 int GpuCall::copy_outputs(const Entry &entry, mycc_tensor *outputs) {
+  const auto staged = [&](int32_t i) {
+    return output_places_[i] != kNowhere && output_bytes_[i] != 0 && outputs[i].device_type == kCpu;
+  };
   size_t total = 0;
   for (int32_t i = 0; i < entry.info->n_outputs; ++i)
-    if (output_places_[i] != kNowhere) total += placed(size_t(output_bytes_[i]));
+    if (staged(i)) total += placed(size_t(output_bytes_[i]));
   uint8_t *stage = total ? staging(total) : nullptr, *at = stage;
   cuda::Result result = cuda::kSuccess;
   for (int32_t i = 0; i < entry.info->n_outputs && result == cuda::kSuccess; ++i) {
     const size_t bytes = size_t(output_bytes_[i]);
     if (output_places_[i] == kNowhere || bytes == 0) continue;
-    result = api_.copy_out(stage ? at : outputs[i].data, reinterpret_cast<cuda::Address>(outputs_[i]), bytes, stream_);
-    at += stage ? placed(bytes) : 0;
+    const bool through = stage && staged(i);
+    const auto source = reinterpret_cast<cuda::Address>(outputs_[i]);
+    result = api_.copy_out(through ? at : outputs[i].data, source, bytes, stream_);
+    at += through ? placed(bytes) : 0;
   }
   if (result == cuda::kSuccess) result = api_.stream_synchronize(stream_);
   if (result != cuda::kSuccess)
     return gpu_fail(MYCC_ERROR_RUN, result, "%s: a kernel, or the copy of its outputs", entry.info->name);
   at = stage;
   for (int32_t i = 0; i < entry.info->n_outputs && stage; ++i) {
-    if (output_places_[i] == kNowhere) continue;
-    if (output_bytes_[i]) memcpy(outputs[i].data, at, size_t(output_bytes_[i]));
+    if (!staged(i)) continue;
+    memcpy(outputs[i].data, at, size_t(output_bytes_[i]));
     at += placed(size_t(output_bytes_[i]));
   }
   return MYCC_OK;
