@@ -299,9 +299,10 @@ class AttentionFacts:
     """Of attention whose size no table has (docs/gpu-tiles.md).
 
     half_tiles, float_tiles: the largest head, and rows and columns of a tile of 16 and of 32 bits. least_rows: of a
-    tile. dynamic_rows: at most, where the number of queries is dynamic (decision 0125). packed: queries of all heads
-    that share keys, which are one tile up to this many. splits, steps: programs that share keys, and blocks of keys that each of these has at least. many_rows, warps, few_warps: rows from which a tile
-    has more warps. half_stages, float_stages: of loads.
+    tile. dynamic_rows: at most, where the number of queries is dynamic (decision 0125). packed: queries of all
+    heads that share keys, which are one tile up to this many. splits, steps: programs that share keys, and blocks
+    of keys that each of these has at least. many_rows, warps, few_warps: rows from which a tile has more warps.
+    half_stages, float_stages: of loads.
     """
 
     half_tiles: tuple[tuple[int, tuple[int, int]], ...] = ((64, (128, 64)), (128, (64, 64)), (1 << 30, (64, 32)))

@@ -50,7 +50,7 @@ int TextProgram::init(mycc_model *model) {
     const auto number = [model, task](const char *key, int64_t none) { return fact(model->json, task, key, none); };
     length = number("length", 0), texts = number("texts", 0), chunk = number("chunk", 0);
     vocabulary = number("vocabulary", 0), recurrent = number("recurrent", 0) != 0;
-    ring = number("back", -1) >= 0;
+    ring = number("back", -1) >= 0, threads = model->threads;
     block = number("block", 0), blocks = number("blocks", 0);
   }
   prefill_ = mycc_entry_find(model, "prefill"), decode_ = mycc_entry_find(model, "decode");

@@ -30,6 +30,7 @@ class TextProgram {
 
   int64_t length = 0, texts = 0, chunk = 0, vocabulary = 0;  // as the manifest has them
   int64_t block = 0, blocks = 0;  // tokens of a block; blocks: 0: each text has a row of the cache
+  int32_t threads = 1;            // of a call
   bool recurrent = false;         // of several texts, a call names their rows
   bool ring = false;  // layers with a window keep no more than it: a row cannot go back to any token
 

@@ -6,6 +6,7 @@
 
 #include "../base/memory.h"
 #include "mycc/generate.h"
+#include "weights.h"
 
 namespace mycc::runtime {
 
@@ -56,8 +57,14 @@ struct SamplingRoom {
   Array<float> logits;
   Array<double> weights;
   Array<int32_t> order, kept;
+  Array<NucleusRoom> nucleus_room;
+  NucleusRoom *nucleus = nullptr;
   bool reserve(size_t count) {
-    return logits.reserve(count) && weights.reserve(count) && order.reserve(count) && kept.reserve(count);
+    // one more: a list of tokens writes the next before it knows whether that is one
+    const bool room = logits.reserve(count) && weights.reserve(count) && order.reserve(count + 1) &&
+                      kept.reserve(count + 1) && nucleus_room.reserve(1);
+    nucleus = nucleus_room.begin();
+    return room;
   }
 };
 

@@ -1,15 +1,30 @@
 #include "scheduler.h"
 
+#include <new>
+
 #include "../base/errors.h"
+#include "../cpu/pool.h"
 
 namespace mycc::runtime {
+namespace {
+
+constexpr int64_t kNotChosen = -2;
+constexpr int64_t kMuch = 16384;  // logits of a text from which threads choose the tokens of a step
+
+}  // namespace
 
 Scheduler::~Scheduler() {
   for (Request *request : requests_) free_value(request);
+  for (int32_t i = 0; i < threads_; ++i) rooms_[i].~SamplingRoom();
+  free(rooms_);
 }
 
 int Scheduler::init(mycc_model *model, bool forget) {
   if (int status = program_.init(model)) return status;
+  const int32_t threads = program_.threads < program_.texts ? program_.threads : int32_t(program_.texts);
+  rooms_ = static_cast<SamplingRoom *>(malloc(size_t(threads) * sizeof(SamplingRoom)));
+  if (!rooms_) return out_of_memory(size_t(threads) * sizeof(SamplingRoom));
+  for (; threads_ < threads; ++threads_) new (rooms_ + threads_) SamplingRoom;
   forget_ = forget || program_.recurrent || program_.ring;  // states and rings cannot go back
   const bool paged = program_.blocks > 0;
   const bool room = paged ? pool_.init(1, int32_t(program_.blocks), program_.block)  // masked places read block 0
@@ -118,7 +133,7 @@ int Scheduler::read(Request &request, int64_t most, int32_t piece) {
   was_read(request, count);
   read_ += count;
   if (request.left() > 0) return MYCC_OK;
-  const int status = next_token(request, logits);
+  const int status = next_token(request, logits, kNotChosen);
   return status ? broken(status, &self, 1) : int(MYCC_OK);
 }
 
@@ -145,9 +160,10 @@ int Scheduler::decode(Array<Request *> &batch) {
   }
   if (int status = program_.decode(int32_t(rows.size()), logits))
     return broken(status, rows.begin(), rows.size());
+  if (int status = choose_all(rows, logits)) return broken(status, rows.begin(), rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     was_read(*rows[i], 1);
-    if (int status = next_token(*rows[i], logits + i * size_t(program_.vocabulary)))
+    if (int status = next_token(*rows[i], logits + i * size_t(program_.vocabulary), chosen_[i]))
       return broken(status, &rows[i], 1);
   }
   return MYCC_OK;
@@ -163,14 +179,43 @@ void Scheduler::was_read(Request &request, int64_t count) {
   know_blocks(request);
 }
 
-// Chooses the token behind all that have been read, or asks the caller to.
-int Scheduler::next_token(Request &request, const float *logits) {
+// The tokens behind several texts, side by side where there is much to look at.
+int Scheduler::choose_all(const Array<Request *> &rows, const float *logits) {
+  struct Work {
+    Request *const *rows;
+    const float *logits;
+    int64_t vocabulary;
+    SamplingRoom *rooms;
+    int64_t *tokens;
+  };
+  chosen_.clear();
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (!chosen_.push(kNotChosen)) return out_of_memory(sizeof(int64_t));
+  if (rows.size() < 2 || threads_ < 2 || program_.vocabulary < kMuch) return MYCC_OK;
+  Work work = {rows.begin(), logits, program_.vocabulary, rooms_, chosen_.begin()};
+  CallInFlight call(threads_);
+  call.parallel_for(
+      int64_t(rows.size()), 1,
+      [](void *given, int64_t begin, int64_t end, int32_t worker) {
+        const Work &all = *static_cast<Work *>(given);
+        for (int64_t i = begin; i < end; ++i) {
+          const float *own = all.logits + i * all.vocabulary;
+          Request &request = *all.rows[i];
+          if (!request.by_caller) all.tokens[i] = request.sampler.choose(own, all.vocabulary, all.rooms[worker]);
+        }
+      },
+      &work);
+  return MYCC_OK;
+}
+
+// Takes the token behind all that have been read, chooses it, or asks the caller to. token: of choose_all().
+int Scheduler::next_token(Request &request, const float *logits, int64_t token) {
   const int32_t reused = request.generated() == 0 ? request.reused : 0;
   if (request.by_caller) {
     request.stage = Stage::asking;
     return found_.push({request.id, -1, MYCC_GOES_ON, reused, logits}) ? int(MYCC_OK) : out_of_memory(sizeof(mycc_token));
   }
-  const int64_t token = request.sampler.choose(logits, program_.vocabulary, room_);
+  if (token == kNotChosen) token = request.sampler.choose(logits, program_.vocabulary, rooms_[0]);
   if (token < 0) return out_of_memory(size_t(program_.vocabulary) * 20);
   int32_t finish = MYCC_GOES_ON;
   for (int64_t stop : request.stops)

@@ -47,7 +47,8 @@ class Scheduler {
   int decode(Array<Request *> &batch);
   void was_read(Request &request, int64_t count);
   void note_reused(Request &request, int64_t tokens);
-  int next_token(Request &request, const float *logits);
+  int choose_all(const Array<Request *> &rows, const float *logits);
+  int next_token(Request &request, const float *logits, int64_t token);
   void drop(Request &request);
   int broken(int status, Request *const *of_call, size_t count);
 
@@ -57,7 +58,9 @@ class Scheduler {
   Array<Request *> requests_;  // all that have not ended
   int64_t ids_ = 0;
   Array<mycc_token> found_;
-  SamplingRoom room_;
+  SamplingRoom *rooms_ = nullptr;  // one for each thread that chooses tokens
+  int32_t threads_ = 0;
+  Array<int64_t> chosen_;          // by choose_all()
   int64_t preempted_ = 0, read_ = 0, reused_ = 0, copied_ = 0;
 };
 
