@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from ...ir.buffers import Operand
 from ...ir.index import ONE, as_index
-from ...ir.plans.gpu import AttentionPlan
+from ...ir.plans.gpu import AttentionPlan, SeenKeys
 from ...ir.plans.tiles import AttentionTile
 from ...ir.structured import Attention, Pages
 from ...schedule.gpu.blocks import blocks
 from ...schedule.gpu.product_plans import key_group
-from ...schedule.gpu.seen_keys import seen_keys
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch
 from .matrix import (
@@ -261,8 +260,8 @@ def _ranges(
     keys, tile = scalar(scope, node.keys), plan.cut
     n, number = tile.n, node.keys.constant
     whole_keys = str(number // n * n) if number is not None else f"{keys} // {n} * {n}"
-    if plan.seen:
-        seen = _seen_lines(node, n, scope, rows)
+    if plan.seen is not None:
+        seen = _seen_lines(plan.seen, n, keys, scope, rows)
         if tile.shared:
             share = f"run = tl.cdiv(tl.maximum(end - begin, 0), {tile.split * n}) * {n}"
             ends = ("first = begin + split * run", "last = tl.minimum(first + run, end)")
@@ -291,20 +290,19 @@ def _whole_run(n: int) -> str:
     return f"whole = first + tl.maximum(last - first, 0) // {n} * {n}"
 
 
-def _seen_lines(node: Attention, n: int, scope: TritonScope, rows: _Rows) -> list[str]:
+def _seen_lines(found: SeenKeys, n: int, keys: str, scope: TritonScope, rows: _Rows) -> list[str]:
     """begin and end of the blocks of keys that a row of the tile may see; several conditions hold at once."""
     emit = TritonEmitter(scope, rows.places, {}, stem="bound")
-    found = seen_keys(node)
     emit.count_uses([*found.begins, *found.ends])
     begins, ends = ([emit.value(e) for e in bounds] for bounds in (found.begins, found.ends))
     grid = "tl.zeros((1, 1), tl.int64)"  # of what is the same for all rows, too
-    lines = [*emit.lines, "begin = 0", f"end = {scalar(scope, node.keys)}"]
+    lines = [*emit.lines, "begin = 0", f"end = {keys}"]
     lines += [f"begin = tl.maximum(begin, tl.min({text} + {grid}))" for text in begins]
     lines += [f"end = tl.minimum(end, tl.max({text} + {grid}))" for text in ends]
     return [
         *lines,
         f"begin = begin // {n} * {n}",
-        f"end = tl.minimum(tl.cdiv(tl.maximum(end, 0), {n}) * {n}, {scalar(scope, node.keys)})",
+        f"end = tl.minimum(tl.cdiv(tl.maximum(end, 0), {n}) * {n}, {keys})",
     ]
 
 

@@ -223,6 +223,15 @@ class ProductPlan(GpuPlan):
 
 
 @dataclass(frozen=True)
+class SeenKeys:
+    """Where the keys lie that a row of an attention may see (decision 0125). begins: the first key; ends: one past the
+    last; of each condition of its mask, in i64, none outside of the keys."""
+
+    begins: tuple[Expr, ...] = ()
+    ends: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True)
 class AttentionPlan(GpuPlan):
     """Of an attention. forms:
 
@@ -231,8 +240,8 @@ class AttentionPlan(GpuPlan):
 
     head, value: elements of a row of keys and of values, with those that fill a tile. order: of tiles, "late first"
     where the last ones see the most keys. queries: they come through a tensor descriptor, too. single: the keys are one
-    step. seen: a tile reads the blocks of keys alone that comparisons in the score show to one of its rows. precision:
-    as of ProductPlan.
+    step. seen: a tile reads the blocks of keys alone that comparisons in the score show to one of its rows; None: all.
+    precision: as of ProductPlan.
     """
 
     tile: AttentionTile | None = None
@@ -241,7 +250,7 @@ class AttentionPlan(GpuPlan):
     order: str = ""
     queries: bool = False
     single: bool = False
-    seen: bool = False
+    seen: SeenKeys | None = None
     precision: str = ""
 
     @property

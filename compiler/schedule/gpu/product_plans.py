@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir.index import ONE, Index, as_index, exact_div, product
-from ...ir.plans.gpu import AttentionPlan, ProductPlan
+from ...ir.plans.gpu import AttentionPlan, ProductPlan, SeenKeys
 from ...ir.plans.tiles import GemmTile, Tile
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import TENSOR_CORE_TILE, Device
@@ -141,9 +141,9 @@ def attention_single(node: Attention, plan: AttentionPlan) -> bool:
     return keys is not None and keys <= plan.cut.n and plan.cut.split == 1
 
 
-def attention_seen(node: Attention, plan: AttentionPlan) -> bool:
-    """Whether comparisons in the score say where the keys lie that a tile reads."""
-    return not plan.single and bool(seen_keys(node))
+def attention_seen(node: Attention, plan: AttentionPlan) -> SeenKeys | None:
+    """Where the keys lie that a tile reads; one of a single step reads all."""
+    return None if plan.single else seen_keys(node)
 
 
 def attention_room(node: Attention, plan: AttentionPlan, device: Device) -> bool:

@@ -11,33 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Const, Expr, IndexValue, cast
 from ...ir.index import Var, of
+from ...ir.plans.gpu import SeenKeys
 from ...ir.structured import Attention
 
 _SWAPPED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt", "eq": "eq"}
 _INDEX = "i64"
 
 
-@dataclass(frozen=True)
-class SeenKeys:
-    """begins: the first key that a row may see; ends: one past the last; of each condition, in i64, none outside of the
-    keys."""
-
-    begins: tuple[Expr, ...] = ()
-    ends: tuple[Expr, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.begins or self.ends)
-
-
-def seen_keys(node: Attention) -> SeenKeys:
-    """The bounds in the score of an attention; none of one without a score, and of `causal`, which has its own."""
+def seen_keys(node: Attention) -> SeenKeys | None:
+    """The bounds in the score of an attention; None where it has none, and of `causal`, which has its own."""
     if node.score is None or node.causal:
-        return SeenKeys()
+        return None
     begins, ends = list[Expr](), list[Expr]()
     past = IndexValue(node.keys)
     for condition in _conditions(node.score):
@@ -50,7 +38,7 @@ def seen_keys(node: Attention) -> SeenKeys:
                 begins.append(_of("maximum", bound, Const(0, _INDEX)))
             if op == "gt":
                 begins.append(_plus_one(_of("maximum", bound, Const(-1, _INDEX))))
-    return SeenKeys(tuple(begins), tuple(ends))
+    return SeenKeys(tuple(begins), tuple(ends)) if begins or ends else None
 
 
 def _conditions(score: Expr) -> Iterator[Call]:
