@@ -145,7 +145,7 @@ def check_aarch64(runtime: Path, wheels: list[Path], work: Path) -> None:
     program = folder / "run_package"
     run(
         [
-            sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu.2.17", "-std=c11",
+            sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu.2.17", "-s", "-std=c11",
             f"-I{runtime_folder / 'include'}", str(ROOT / "examples/c/run_package.c"), "-o", str(program),
             str(runtime_folder / "libmycc.so"), f"-Wl,-rpath,{runtime_folder}",
         ],

@@ -140,7 +140,7 @@ def _check_entry(report: CheckReport, name: str, captured: ModelGraph, options: 
     graph = _attempt(report, name, "graph", lambda: run_graph_passes(captured, kept=kept, skip=skip))
     if graph is None:
         return
-    report.warnings += [text for text in widened_weights(graph) if text not in report.warnings]
+    report.warnings += [text for text in widened_weights(graph, options.families) if text not in report.warnings]
     kernels: dict[str, int] = {}
     row: dict[str, Any] | None = None
     for family in options.families:

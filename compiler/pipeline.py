@@ -99,7 +99,7 @@ def run_captured(
         kept, skip = kept_for(options.families), options.graph.skipped_passes
         graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip) for graph in captured]
         stage.summary = summarise(graphs)
-    widened = list(dict.fromkeys(text for graph in graphs for text in widened_weights(graph)))
+    widened = list(dict.fromkeys(text for graph in graphs for text in widened_weights(graph, options.families)))
     warn_all(observers, widened, options.strict)
     measure_gpu = partial(_measure_gpu, graphs, options)
     tuned = choose(request, captured, lock, partial(_draft, captured, graphs), measure_gpu, observers)

@@ -154,9 +154,7 @@ class Library:
     def check(self, status: int) -> None:
         """Raises the error that a function of the C API reported."""
         if status:
-            text = self.c.mycc_last_error().decode("utf-8", "replace")
-            message, _, hint = text.partition("\n  ")
-            raise _ERRORS.get(status, RunError)(message, hint=hint or None)
+            raise _ERRORS.get(status, RunError)(self.c.mycc_last_error().decode("utf-8", "replace"))
 
     def load_file(
         self, path: str, threads: int = 0, check_full: bool = False, target: str | None = None,

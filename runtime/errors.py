@@ -49,11 +49,21 @@ class CompilerFault(CompileError):
     """The compiler itself is at fault: an exception that no check foresaw. The command's exit code is 3."""
 
 
-class LoadError(Error):
+class _NativeError(Error):
+    """An error that libmycc.so raises too: its text has the hint behind a line end and two spaces."""
+
+    def __init__(self, message: str, *, details: Sequence[str] = (), hint: str | None = None) -> None:
+        if hint is None and not details:
+            message, _, behind = message.partition("\n  ")
+            hint = behind.replace("\n  ", "\n") or None
+        super().__init__(message, details=details, hint=hint)
+
+
+class LoadError(_NativeError):
     """A package cannot be loaded: damaged, of an unknown version, or built for another machine."""
 
 
-class InputError(Error):
+class InputError(_NativeError):
     """A call was given inputs that do not match the package's signature.
 
     Attributes:
@@ -73,7 +83,7 @@ class InputError(Error):
         return error
 
 
-class RunError(Error):
+class RunError(_NativeError):
     """A package failed while it ran (memory, an index out of range, ...)."""
 
 

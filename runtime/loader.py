@@ -166,7 +166,7 @@ class EntryPoint:
         """The error with the name of an input that the native side knows by its number only, and what helps."""
         inputs, text = self.signature.inputs, error.message
         if error.input is not None and error.input < len(inputs):
-            text = inputs[error.input].name + error.finding
+            text = inputs[error.input].name + error.finding.partition("\n  ")[0]
         return InputError(text, details=error.details, hint=error.hint or advice(self.signature, tensors))
 
     @property

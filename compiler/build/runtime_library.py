@@ -19,7 +19,7 @@ __all__ = ["runtime_library"]
 
 _RUNTIME = Path(__file__).resolve().parents[2] / "runtime"
 _FLAGS = (
-    "-std=c++17", "-O2", "-fPIC", "-shared", "-s", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
+    "-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
     "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-ffunction-sections", "-fdata-sections", "-D_GNU_SOURCE",
 )  # fmt: skip
 _LINK = (
@@ -40,13 +40,12 @@ def runtime_library(target: Target, version: str, cache_dir: Path | None = None)
     public = _RUNTIME / "include" / "mycc"
     headers = ("abi.h", "generate.h", "model.h", "tensor.h")
     files |= {f"include/mycc/{name}": (public / name).read_text() for name in headers}
-    command = _command(toolchain, version, [name for name in files if name.endswith(".cpp")])
-    key = encode_key(
-        [("what", "runtime 1"), ("compiler", toolchain.identity), ("command", shlex.join(command)), *files.items()]
-    )
+    commands = _commands(toolchain, version, [name for name in files if name.endswith(".cpp")])
+    text = "\n".join(map(shlex.join, commands))
+    key = encode_key([("what", "runtime 2"), ("compiler", toolchain.identity), ("commands", text), *files.items()])
     library = cache.get(key)
     if library is None:
-        library = _build(cache, command, files)
+        library = _build(cache, commands, files)
         cache.put(key, library)
     return library
 
@@ -61,24 +60,35 @@ def _compiled(path: Path) -> bool:
     return path.suffix in (".cpp", ".h") and path.parent.name != "python"
 
 
-def _command(toolchain: Toolchain, version: str, sources: list[str]) -> list[str]:
-    libraries = ("-static-libstdc++", "-static-libgcc") if toolchain.family != "zig" else ("-nostdlib++",)
+def _commands(toolchain: Toolchain, version: str, sources: list[str]) -> list[list[str]]:
+    """One command, or with zig one for each source and one that links.
+
+    zig has no headers of libc++ where -nostdlib++ is, and compiles all of libc++ at a link without it.
+    """
     name = f'-DMYCC_VERSION="{version}"'
-    return [*toolchain.command, *_FLAGS, name, "-Iinclude", "-Isrc", *sources, "-o", "libmycc.so", *libraries, *_LINK]
+    compiling = [*toolchain.command, *_FLAGS, name, "-Iinclude", "-Isrc"]
+    out = ["-shared", "-s", "-o", "libmycc.so"]
+    if toolchain.family != "zig":
+        return [[*compiling, *out, *sources, "-static-libstdc++", "-static-libgcc", *_LINK]]
+    objects = [f"{source}.o" for source in sources]
+    units = [[*compiling, "-c", source, "-o", unit] for source, unit in zip(sources, objects, strict=True)]
+    return [*units, [*toolchain.command, *out, *objects, "-nostdlib++", *_LINK]]
 
 
-def _build(cache: Cache, command: list[str], files: dict[str, str]) -> bytes:
+def _build(cache: Cache, commands: list[list[str]], files: dict[str, str]) -> bytes:
     with workspace(cache.folder) as folder:
         try:
             for name, text in files.items():
                 path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-            code, output = Processes(folder, compiler_environment(folder)).run(command)
-            if code:
-                raise CompileError(
-                    "the runtime library does not compile for this target", details=output.splitlines()[:8]
-                )
+            processes = Processes(folder, compiler_environment(folder))
+            for command in commands:
+                code, output = processes.run(command)
+                if code:
+                    raise CompileError(
+                        "the runtime library does not compile for this target", details=output.splitlines()[:8]
+                    )
             return (folder / "libmycc.so").read_bytes()
         except OSError as error:
             raise storage_error(error, cache.folder) from error

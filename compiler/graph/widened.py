@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+import torch
+
+from ..machine.targets import Family
 from ..model.graph import ModelGraph, dtype_name
 from ..model.source_lines import module_of, place_of
 from .fold.constants import INTEGERS, NARROW, SMALL
@@ -20,13 +23,32 @@ _READERS = {
     **dict.fromkeys(_TRANSPOSED, (1,)),
 }  # fmt: skip
 
+#: products of weights of float8, and the byte of its NaN without the sign
+_FLOAT8 = ("mycc.float8_mm.default", "mycc.grouped_mm.default")
+_NAN = 0x7F
 
-def widened_weights(graph: ModelGraph) -> list[str]:
+
+def widened_weights(graph: ModelGraph, families: Collection[Family] = frozenset({"cpu"})) -> list[str]:
     """A sentence for each layer that takes its quantised weight as floats, of the graph behind the passes."""
     found = dict.fromkeys(_sentences(graph))
+    if "cpu" in families:
+        found.update(dict.fromkeys(_not_numbers(graph)))
     for region in graph.regions.values():
-        found.update(dict.fromkeys(widened_weights(region)))
+        found.update(dict.fromkeys(widened_weights(region, families)))
     return list(found)
+
+
+def _not_numbers(graph: ModelGraph) -> Iterator[str]:
+    """Of each layer whose weight is of float8 with NaN, for which kernels of CPUs do not look."""
+    for node in graph.module.graph.nodes:
+        weight = node.args[1] if str(node.target) in _FLOAT8 else None
+        if not isinstance(weight, Node) or not is_constant(weight) or weight.meta["val"].numel() <= SMALL:
+            continue
+        raw = graph.constants[str(weight.target)]
+        is_float8 = raw.dtype in (torch.uint8, torch.float8_e4m3fn) and (len(node.args) < 5 or node.args[4] == 8)
+        if is_float8 and bool((raw.view(torch.uint8) & _NAN == _NAN).any()):
+            name = module_of(node) or str(weight.target)
+            yield f"the float8 weight of '{name}' holds NaN: CPUs multiply it in loops, as floats ({place_of(node)})"
 
 
 def _sentences(graph: ModelGraph) -> Iterator[str]:

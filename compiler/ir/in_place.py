@@ -27,8 +27,8 @@ def overwrites(node: AnyNode) -> frozenset[Buffer]:
 
 def over_own_elements(node: AnyNode) -> bool:
     """Whether all that a node reads of the values that it writes over are the elements that it writes itself, each at
-    its own turn, and no element is written at two turns: then no turn reads what another one has written, and their
-    order does not matter."""
+    its own iteration, and no element is written at two iterations. Then no iteration reads what another one has
+    written, and their order does not matter."""
     roots = overwrites(node)
     if not roots or isinstance(node, (Repeat, Custom)):  # a body is looked at by itself; a user's kernel is trusted
         return True
@@ -42,11 +42,11 @@ def over_own_elements(node: AnyNode) -> bool:
     places = {(s.buffer.root, s.index) for s in stores if s.buffer.root in roots}
     if isinstance(node, Nest) or len({root for root, _ in places}) != len(places):
         return not loads
-    return all(_own(load, places, _turns(node)) for load in loads)
+    return all(_own(load, places, _iterations(node)) for load in loads)
 
 
-def _turns(node: AnyNode) -> tuple[Var, ...]:
-    """The loops at whose turns a node stores over a value."""
+def _iterations(node: AnyNode) -> tuple[Var, ...]:
+    """The loops at whose iterations a node stores over a value."""
     if isinstance(node, Scatter):
         return node.udims  # of a later value there are updates alone
     return (*node.dims, node.step) if isinstance(node, Scan) else node.dims
@@ -67,15 +67,15 @@ def _place_loads(store: Store) -> Iterator[Load]:
             yield from atom.value.loads  # type: ignore[attr-defined]
 
 
-def _before_written(store: Store, later: Sequence[Store], roots: frozenset[Buffer], turns: Sequence[Var]) -> bool:
-    """Of several stores of a turn, each may read what itself or a later one writes."""
+def _before_written(store: Store, later: Sequence[Store], roots: frozenset[Buffer], iterations: Sequence[Var]) -> bool:
+    """Of several stores of an iteration, each may read what itself or a later one writes."""
     places = {(s.buffer.root, s.index) for s in later}
     loads = (*store.value.loads, *_place_loads(store))
-    return all(_own(load, places, turns) for load in loads if load.buffer.root in roots)
+    return all(_own(load, places, iterations) for load in loads if load.buffer.root in roots)
 
 
-def _own(load: Load, places: set[tuple[Buffer, Index]], turns: Sequence[Var]) -> bool:
-    return (load.buffer.root, load.index) in places and injective(load.index, turns)
+def _own(load: Load, places: set[tuple[Buffer, Index]], iterations: Sequence[Var]) -> bool:
+    return (load.buffer.root, load.index) in places and injective(load.index, iterations)
 
 
 def _stores(node: AnyNode) -> Iterator[Store]:

@@ -1,4 +1,4 @@
-"""Whether an index names another element at each turn of its loops.
+"""Whether an index names another element at each iteration of its loops.
 
 i*4 + j      over i:3, j:4       yes
 i + j        over i:3, j:4       no: [0, 1] and [1, 0] meet
@@ -32,7 +32,7 @@ class _Digit:
 
 
 def injective(index: Index, loops: Iterable[Var]) -> bool:
-    """True when it is proved that no two turns of the loops have the same index."""
+    """True when it is proved that no two iterations of the loops have the same index."""
     moving = {v for v in loops if v.extent != ONE}
     if any(v.extent == ZERO for v in moving):
         return True
@@ -81,7 +81,7 @@ def _only_atom(index: Index) -> Atom | None:
 
 
 def _determined(var: Var, digits: Sequence[_Digit]) -> bool:
-    """Whether the digits say which turn of the loop it is."""
+    """Whether the digits say which iteration of the loop it is."""
     low = ONE
     for _ in digits:
         if nonnegative_by_cases(low - var.extent):

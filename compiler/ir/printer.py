@@ -105,7 +105,7 @@ def _body(node: AnyNode, indent: str) -> str:
             parts = [_block(b, indent) for b in node.blocks]
             return f"choose {', '.join(map(str, node.results))} by {node.flag}\n{parts[0]}\n{indent}else\n{parts[1]}"
         case Repeat():
-            how = f"{node.turn} of {node.count} times" if node.turn is not None else f"while {node.flag}"
+            how = f"{node.iteration} of {node.count} times" if node.iteration is not None else f"while {node.flag}"
             test = f"{_block(node.test, indent)}\n{indent}do\n" if node.test else ""
             return f"repeat {how} -> {', '.join(map(str, node.results))}\n{test}{_block(node.body, indent)}"
         case Nest():

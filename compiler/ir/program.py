@@ -53,13 +53,13 @@ class Choose(Node):
 
 @dataclass(frozen=True, eq=False)
 class Repeat(Node):
-    """A loop. With `count`: count times { body }, where `turn` is the number of the time; else
+    """A loop. With `count`: count times { body }, where `iteration` is the number of the time; else
     for ever { test; unless flag[0] stop; body }. `results` are the last values of what it hands on (kind carry).
     """
 
     test: tuple[AnyNode, ...]
     flag: Buffer | None
-    turn: Size | None
+    iteration: Size | None
     count: Index | None
     body: tuple[AnyNode, ...]
     results: tuple[Buffer, ...]
@@ -119,11 +119,11 @@ class Branches:
 
 @dataclass(frozen=True)
 class Loop:
-    """Of a scheduled program: kernels first..last run `count` times, `turn` being the number of the time; without a
+    """Of a scheduled program: kernels first..last run `count` times, which `iteration` counts; without a
     count as long as flag[0] holds after first..middle."""
 
     flag: Buffer | None
-    turn: Size | None
+    iteration: Size | None
     count: Index | None
     first: int
     middle: int

@@ -71,7 +71,7 @@ def _in_place(node: AnyNode, latest: dict[Buffer, Buffer]) -> Iterator[str]:
         if buffer.kind in IN_PLACE and latest.get(buffer.root, buffer.root) is not buffer:
             yield f"{buffer.name} is read after {latest[buffer.root].name} was written over it"
     if not over_own_elements(node):
-        yield "elements are read that the node writes over at another turn"
+        yield "elements are read that the node writes over at another iteration"
 
 
 def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
@@ -242,5 +242,5 @@ def _inside(index: Index, buffer: Buffer) -> bool:
     if not nonnegative_by_cases(index):
         return False
     if any(s.found or s.hi is None for s in index.sizes() - buffer.size.sizes()):
-        return True  # how these stand to other sizes is tested in the run: Program.checks, a loop's turns
+        return True  # how these stand to other sizes is tested in the run: Program.checks, a loop's iterations
     return nonnegative_by_cases(buffer.size - index - 1)

@@ -170,9 +170,7 @@ GPU_PASSES: tuple[SchedulePass, ...] = (
     _AGAIN,  # chains that grew in the pass before
     _row("inline-lookups", lambda g, c: inline_lookups(g, c.remarks, c.gpu), "EXPRESSIONS"),
     _GLU,
-    _row(
-        "fuse-rows", lambda g, c: fuse_rows(g, c.remarks, c.gpu.rows.held * 8, turns=True), "EPILOGUES SPLIT", "ROWS"
-    ),
+    _row("fuse-rows", lambda g, c: fuse_rows(g, c.remarks, c.gpu.rows.held * 8, True), "EPILOGUES SPLIT", "ROWS"),
     # maps that have not become a part of rows or of an epilogue
     _row("prologues", lambda g, c: fuse_prologues(g, c.remarks, c.gpu), "ROWS EPILOGUES"),
     _row("separate-rows", lambda g, c: separate_rows(g, c.remarks, c.gpu.rows), required=True),

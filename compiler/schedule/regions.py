@@ -64,7 +64,7 @@ def _flatten(node: AnyNode, nodes: list[AnyNode], regions: list[Branches | Loop]
     if isinstance(node, Choose):
         regions[place] = Branches(node.flag, first, *ends)
     else:
-        regions[place] = Loop(node.flag, node.turn, node.count, first, *ends)
+        regions[place] = Loop(node.flag, node.iteration, node.count, first, *ends)
 
 
 def flags_of(program: Program) -> list[Buffer]:

@@ -69,7 +69,7 @@ class Schedule:
                     parts = (self._lines(step.then), self._lines(step.other))
                     lines += [f"if {step.flag}", *parts[0], "else", *parts[1], "end"]
                 case RepeatStep():
-                    how = f"{step.turn} of {step.count} times" if step.turn else f"while {step.flag}"
+                    how = f"{step.iteration} of {step.count} times" if step.iteration else f"while {step.flag}"
                     lines += [f"repeat {how}", *self._lines(step.test), *(["do"] if step.test else [])]
                     lines += [*self._lines(step.body), "end"]
         return lines

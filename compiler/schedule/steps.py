@@ -22,11 +22,11 @@ class ChooseStep:
 
 @dataclass(frozen=True)
 class RepeatStep:
-    """`body` count times, `turn` being the number of the time; or for ever `test` and, while the flag holds, `body`."""
+    """`body` count times, where `iteration` counts them; or for ever `test` and, while the flag holds, `body`."""
 
     test: tuple[Step, ...]
     flag: Buffer | None
-    turn: Size | None
+    iteration: Size | None
     count: Index | None
     body: tuple[Step, ...]
 
@@ -57,7 +57,7 @@ class _Rows:
                 if isinstance(region, Branches):
                     steps.append(ChooseStep(region.flag, *parts))
                 else:
-                    steps.append(RepeatStep(parts[0], region.flag, region.turn, region.count, parts[1]))
+                    steps.append(RepeatStep(parts[0], region.flag, region.iteration, region.count, parts[1]))
                 at = region.last
             elif at < end:
                 steps.append(at)

@@ -104,6 +104,9 @@ def test_a_package_for_another_machine_is_not_to_be_run_here(server: CommandServ
     assert "no target of it runs on this machine" in done.stdout
     assert f"copy it to a machine with {target}" in done.stdout
     assert f"warning: the package is not compared with the model: {target}" in done.stderr
+    failed = json.loads(server.mycc("run", "gpu.pkg", "--json", cwd=folder).stdout)["error"]
+    assert failed["hint"].startswith("Compile the model with --target c")
+    assert "\n" not in failed["message"]
     (folder / "gpu.pkg").unlink()
     done = server.mycc("compile", "net.py:net", "--out", "gpu.pkg", "-q", "--target", target, "--strict", cwd=folder)
     assert done.returncode == 2

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import mycc
 import pytest
 
+from ..helpers.builds import quick_builds
 from .folders import make_folder, make_network, train_tokenizer
 
 
@@ -16,6 +18,11 @@ class Made(NamedTuple):
     network: Any
     tokenizer: Any
     package: Path
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_builds() -> Iterator[None]:
+    yield from quick_builds()
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         max_batch=3,
         cache_tokens=160,
         chunk=16,
-        options={"codegen.sources": False},
+        options={"codegen.sources": False, "build.flags": "-O1"},
     )
     return Made(path / "model", network, train_tokenizer(), package)
 
@@ -41,7 +48,7 @@ def checking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A package that checks five tokens of a draft at once."""
     return mycc.compile_generation(
         make_network("llama"), out=tmp_path_factory.mktemp("drafts") / "text.pkg", max_batch=2, chunk=16,
-        draft_tokens=5, verify=False,
+        draft_tokens=5, verify=False, options={"build.flags": "-O1"},
     )  # fmt: skip
 
 

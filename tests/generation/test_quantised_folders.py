@@ -77,7 +77,8 @@ def test_integers_stand_for_what_the_layout_says(case: str, tmp_path: Path) -> N
         np.testing.assert_allclose(found.numpy(), reference(IDS).logits.numpy(), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("case", ["gptq act order", pytest.param("awq", marks=pytest.mark.slow)])
+@pytest.mark.slow  # test_quantized.py compiles a folder of such integers
+@pytest.mark.parametrize("case", ["gptq act order", "awq"])
 def test_packages_have_the_values_of_the_dequantised_model(case: str, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     floats = folder_of(folder, case)

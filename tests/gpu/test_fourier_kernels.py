@@ -103,6 +103,7 @@ def test_passes_that_are_one_kernel() -> None:
     assert [len(found) for found in transforms(400, "f64")] == [1, 1]
 
 
+@pytest.mark.slow  # test_library_kernels.py and test_matrix_compile.py compile kernels for chips
 def test_passes_compile_without_spills(tmp_path: Any) -> None:
     def function(x: torch.Tensor) -> Any:
         return fft.fft(x), fft.irfft(fft.rfft(x.real[:, :400])), fft.fft(x[:, :96].to(torch.complex128))

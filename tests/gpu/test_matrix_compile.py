@@ -127,6 +127,7 @@ def test_text(form: str, golden: Golden) -> None:
     golden(kernel(form, 90).source)
 
 
+@pytest.mark.slow  # test_forms_compile_without_spills
 def test_measured_tiles_do_not_spill(cache: Path) -> None:
     """Every eighth row of the database; the bench refuses rows that spill."""
     kernels = []

@@ -226,6 +226,13 @@ def test_a_weight_that_is_widened_in_every_call_is_told() -> None:
     Q.quantize_(float8, Q.Float8WeightOnlyConfig())
     assert not widened_weights(passed(capture(float8, (torch.randn(2, 1024),)))), "kernels read float8 as it is"
     assert not widened_weights(passed(capture(mlp(), (torch.randn(2, 128),))))
+    with torch.no_grad():
+        qdata = float8[0].weight.qdata
+        qdata.view(torch.uint8)[3, 4] = 0x7F
+    graph = passed(capture(float8, (torch.randn(2, 1024),)))
+    (told,) = widened_weights(graph)
+    assert "'0' holds NaN" in told
+    assert not widened_weights(graph, ("cuda",)), "tensor cores take NaN"
 
 
 @pytest.mark.parametrize("kind", ["zero points", "transposed"])

@@ -63,10 +63,10 @@ def test_a_loop_writes_only_what_it_changes(package: Path) -> None:
 
 def test_the_schedule_says_what_is_repeated(package: Path) -> None:
     text = (package.parent / "dump" / "04-schedule.txt").read_text()
-    for words in ("\nif ", "\nelse\n", "\nrepeat while ", "\nrepeat turn", " of length times\n", "\nend\n"):
+    for words in ("\nif ", "\nelse\n", "\nrepeat while ", "\nrepeat iteration", " of length times\n", "\nend\n"):
         assert words in text, words
     program = (package.parent / "dump" / "05-codegen.txt").read_text()
-    assert "for (int64_t size_turn" in program
+    assert "for (int64_t size_iteration" in program
     assert ") break;" in program
 
 

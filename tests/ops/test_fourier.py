@@ -88,6 +88,7 @@ def test_sizes_that_are_known_at_run_time(tmp_path: Any) -> None:
         assert distance(back, x) < 1e-14
 
 
+@pytest.mark.slow  # test_sizes_that_are_known_at_run_time
 def test_signals_of_any_length(tmp_path: Any) -> None:
     """Spectrogram, mel spectrogram and their way back; lengths whose count of frames is not a whole fraction too."""
     filters = real(17, 6).abs()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import mycc
+import pytest
 import torch
 from torch import Tensor
 from torch.export import Dim
@@ -37,6 +38,7 @@ def inputs(batch: int, height: int) -> tuple[Tensor, ...]:
     return normal(batch, 4, height, 8), normal(6, 2, 3, 3, seed=1), normal(batch, 2, 6, 8, seed=2)
 
 
+@pytest.mark.slow  # tests/training/test_attention.py and tests/graph/test_gradients.py
 def test_dynamic_sizes(tmp_path: Path) -> None:
     n, h = Dim("n", min=1, max=16), Dim("h", min=4, max=32)
     model = Call1(gradients).eval()

@@ -70,6 +70,7 @@ def test_modes(mode: str, sizes: tuple[int, ...], tmp_path: Path) -> None:
     check(path, mode, x, bad)
 
 
+@pytest.mark.slow  # test_modes runs the same kernels, of known sizes
 def test_channels_last_and_dynamic_sizes(tmp_path: Path) -> None:
     class Last(Sampled):
         def forward(self, x: Tensor, grid: Tensor) -> list[Tensor]:

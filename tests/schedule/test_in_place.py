@@ -113,7 +113,7 @@ def test_laws() -> None:
     verify_program(program(store(later, old), state=root))
     with pytest.raises(BrokenLaw, match="s is read after s1 was written over it"):
         verify_program(program(store(later, one), store(temp, old), state=root))
-    with pytest.raises(BrokenLaw, match="the node writes over at another turn"):
+    with pytest.raises(BrokenLaw, match="the node writes over at another iteration"):
         verify_program(program(store(later, old, shift=1), state=root))
 
 
@@ -142,7 +142,7 @@ def test_a_kernel_reads_no_element_that_it_has_written(place: Index, reads: int,
         if right:
             verify_program(program(kernel, state=root))
         else:
-            with pytest.raises(BrokenLaw, match="the node writes over at another turn"):
+            with pytest.raises(BrokenLaw, match="the node writes over at another iteration"):
                 verify_program(program(kernel, state=root))
 
 

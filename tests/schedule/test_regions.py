@@ -14,13 +14,13 @@ CARRY = Buffer("c", "f32", as_index(8), "carry")
 
 
 def test_steps() -> None:
-    turn = Size("turn", 0, 4)
-    loop = Loop(None, turn, as_index(5), 1, 1, 6)
+    iteration = Size("iteration", 0, 4)
+    loop = Loop(None, iteration, as_index(5), 1, 1, 6)
     branch = Branches(FLAG, 2, 3, 5)
     define = Define(Size("u0", 0, None), TEMP, 6)
     assert steps_of(7, [define], [loop, branch]) == (
         0,
-        RepeatStep((), None, turn, as_index(5), (1, ChooseStep(FLAG, (2,), (3, 4)), 5)),
+        RepeatStep((), None, iteration, as_index(5), (1, ChooseStep(FLAG, (2,), (3, 4)), 5)),
         define,
         6,
     )
@@ -36,13 +36,13 @@ def test_an_empty_side() -> None:
 
 
 def test_spans() -> None:
-    loops = [Loop(FLAG, None, None, 2, 3, 8), Loop(None, Size("turn", 0, 1), as_index(2), 4, 4, 6)]
-    assert span_in_loops(5, 5, TEMP, loops) == (5, 5)  # of one turn alone
-    assert span_in_loops(0, 5, TEMP, loops) == (0, 7)  # every turn reads it
-    assert span_in_loops(3, 5, TEMP, loops) == (3, 5)  # every turn of the inner loop reads it
+    loops = [Loop(FLAG, None, None, 2, 3, 8), Loop(None, Size("iteration", 0, 1), as_index(2), 4, 4, 6)]
+    assert span_in_loops(5, 5, TEMP, loops) == (5, 5)  # of one iteration alone
+    assert span_in_loops(0, 5, TEMP, loops) == (0, 7)  # every iteration reads it
+    assert span_in_loops(3, 5, TEMP, loops) == (3, 5)  # every iteration of the inner loop reads it
     assert span_in_loops(3, 4, TEMP, loops) == (3, 5)
     assert span_in_loops(5, 9, TEMP, loops) == (2, 9)  # read behind the loop
-    assert span_in_loops(5, 5, CARRY, loops) == (2, 7)  # from turn to turn
+    assert span_in_loops(5, 5, CARRY, loops) == (2, 7)  # from iteration to iteration
     assert span_in_loops(2, 2, FLAG, loops) == (2, 7)
     assert span_in_loops(0, 1, TEMP, loops) == (0, 1)
     assert span_in_loops(1, 1, FLAG, [Branches(FLAG, 3, 4, 5)]) == (1, 3)

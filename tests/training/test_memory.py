@@ -19,6 +19,7 @@ def model_of(layers: int, size: int = 32, p: float = 0.0) -> nn.Sequential:
     return nn.Sequential(*(part for layer in parts for part in layer))
 
 
+@pytest.mark.slow  # tests/backend/test_memory.py
 def test_a_smaller_budget_takes_less_memory_and_trains_the_same(tmp_path: Path) -> None:
     model, x, y = model_of(4), torch.randn(512, 32), torch.randn(512, 32)
     arena = []

@@ -85,11 +85,11 @@ class ChooseView:
 
 @dataclass(frozen=True)
 class RepeatView:
-    """A loop: count times with the number in `turn`, or, without one, while `flag` holds behind `test`."""
+    """A loop: count times with the number in `iteration`, or, without one, while `flag` holds behind `test`."""
 
     test: tuple[StepView, ...]
     flag: str
-    turn: str
+    iteration: str
     count: str
     body: tuple[StepView, ...]
     kind: str = "repeat"
@@ -142,9 +142,9 @@ class StepViews:
                     return (ChooseView(self.condition(name_of(step.flag)), rows(step.then), rows(step.other)),)
                 case RepeatStep():
                     flag = "" if step.flag is None else self.condition(name_of(step.flag))
-                    turn = "" if step.turn is None else size_name(step.turn.name)
+                    iteration = "" if step.iteration is None else size_name(step.iteration.name)
                     count = "" if step.count is None else SizeText(wraps=True).number(step.count)
-                    return (RepeatView(rows(step.test), flag, turn, count, rows(step.body)),)
+                    return (RepeatView(rows(step.test), flag, iteration, count, rows(step.body)),)
 
         def rows(steps: Sequence[Step]) -> tuple[StepView, ...]:
             return tuple(view for step in steps for view in views(step))

@@ -64,7 +64,7 @@ class Memory:
         self.cells[buffer.root] = Cells(held, np.ones(flat.size, bool))
 
     def forget(self, buffers: Sequence[Buffer]) -> None:
-        """The buffers hold nothing any more: another turn of a loop begins."""
+        """The buffers hold nothing any more: another iteration of a loop begins."""
         for buffer in buffers:
             if buffer.kind not in IN_PLACE:
                 self.cells.pop(buffer.root, None)
@@ -74,7 +74,7 @@ class Memory:
         return int(self.load(buffer, Value(np.asarray(0))).over(()))
 
     def load(self, buffer: Buffer, places: Value, rows: Rows | None = None, row: Array | None = None) -> Value:
-        """Elements; rows, row: of a nest, and which of its rows each turn belongs to."""
+        """Elements; rows, row: of a nest, and which of its rows each iteration belongs to."""
         cells, at, end = self._found(buffer, places.array, rows, row)
         inside = (places.array >= 0) & (places.array < end)
         safe = np.where(inside, at, 0)
@@ -104,7 +104,7 @@ class Memory:
         row: Array | None = None,
         again: bool = False,
     ) -> None:
-        """Writes an element at each turn of loops of this shape. again: elements may have been written before."""
+        """Writes an element at each iteration of loops of this shape. again: elements may have been written before."""
         at = places.over(shape).reshape(-1)
         held = self.numbers.held(value.over(shape).reshape(-1), buffer.dtype)
         whose = None if row is None else np.broadcast_to(row, tuple(shape)).reshape(-1)

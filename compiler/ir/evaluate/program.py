@@ -138,16 +138,16 @@ class _Run:
         self, node: Repeat | Loop, written: Sequence[Buffer], test: Callable[[], None], body: Callable[[], None]
     ) -> None:
         count = None if node.count is None else node.count.evaluate(self.memory.sizes)
-        turn = 0
-        while count is None or turn < count:
+        iteration = 0
+        while count is None or iteration < count:
             self.memory.forget(written)
-            if node.turn is not None:
-                self.memory.sizes[node.turn.name] = turn
+            if node.iteration is not None:
+                self.memory.sizes[node.iteration.name] = iteration
             test()
             if node.flag is not None and not self.memory.number(node.flag):
                 break
             body()
-            turn += 1
+            iteration += 1
 
     def _block(self, nodes: Sequence[AnyNode]) -> None:
         for node in nodes:

@@ -290,8 +290,8 @@ class LoopPlan:
     together, shuffled in registers. transposed, windows, window_walk, pipeline: of kernels of those forms.
     nontemporal: results so large that they are written by non-temporal stores where vectors are
     whole lines of memory. aligned_lines: those vectors have to be whole lines. combined: results whose lines are
-    put together in a cache first (write combining). row_prefetch: rows of operands that are prefetched of their
-    turn.
+    put together in a cache first (write combining). row_prefetch: rows of operands that are prefetched before their
+    iteration.
 
     Of each stage: reduction: how it reduces; None for a map. peel: a part of a vector goes in front, so that the
     others are aligned (alignment peel). prefetch: what it fetches; None: what its form fetches by itself. walk: how

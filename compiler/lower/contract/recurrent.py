@@ -99,13 +99,14 @@ def recurrent(
 
 @dataclass(frozen=True)
 class _Layer:
-    """Writes the nodes of a layer; axis: of the steps; turn: the number of a step, of one name, so that layers share
-    kernels; biases: how many follow the two weights of a direction, before its projection if it has one."""
+    """Writes the nodes of a layer. axis: of the steps. iteration: the number of a step, whose name is the same in
+    all layers, so that they share kernels. biases: how many follow the two weights of a direction, before its
+    projection if it has one."""
 
     ctx: Context
     cell: Cell
     axis: int
-    turn: Size
+    iteration: Size
     biases: int
 
     def weights(self, params: Sequence[Tensor], start: int, count: int) -> list[Weight]:
@@ -121,13 +122,13 @@ class _Layer:
         gates = linear_with(self.ctx, x, *weights[0], biases[0])
         states = [carry(builder, s.shape, s.dtype, s) for s in first]
         size, steps = states[0].shape[1], x.shape[self.axis]
-        at = steps - 1 - of(self.turn) if backwards else of(self.turn)
+        at = steps - 1 - of(self.iteration) if backwards else of(self.iteration)
         with block(builder) as body:
             own = linear_with(self.ctx, states[0], *weights[1], biases[1])
             share = slice_dim(builder.later_view(y), 2, size * backwards, size)
             out = select(share, self.axis, at)
             self._step(select(gates, self.axis, at), own, states, out, weights[2 + self.biases :])
-        return list(repeat(builder, [*states, y], body=tuple(body), turn=self.turn, count=steps)[:-1])
+        return list(repeat(builder, [*states, y], body=tuple(body), iteration=self.iteration, count=steps)[:-1])
 
     def _step(
         self, gates: Tensor, own: Tensor, states: Sequence[Tensor], out: Tensor, projections: Sequence[Weight]

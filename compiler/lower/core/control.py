@@ -119,20 +119,20 @@ def _scan(builder: Builder, given: Operands, forms: Sequence[Form], lower: Lower
     handed = [carry(builder, t.shape, t.dtype, t) for t in given.own[:kept]]
     columns = [carry(builder, *form) for form in forms[kept:]]
     count = sliced[0].shape[0]
-    turn = iteration_of(builder, count)
+    iteration = iteration_of(builder, count)
     with block(builder) as nodes:
-        results = lower(given.bodies[0], [*handed, *(select(x, 0, of(turn)) for x in sliced), *given.shared])
+        results = lower(given.bodies[0], [*handed, *(select(x, 0, of(iteration)) for x in sliced), *given.shared])
         for column, t in zip(columns, results[kept:], strict=True):
-            row = select(builder.later_view(column), 0, of(turn))
+            row = select(builder.later_view(column), 0, of(iteration))
             builder.map(t.shape, t.dtype, t.at, out=row)
         _hand_on(builder, handed, results[:kept])
-    return repeat(builder, [*handed, *columns], turn=turn, count=count, body=tuple(nodes))
+    return repeat(builder, [*handed, *columns], iteration=iteration, count=count, body=tuple(nodes))
 
 
 def iteration_of(builder: Builder, count: Index) -> Size:
     """The number of the time, for the body of a loop of `count` times."""
     last = count.constant
-    return Size(builder.fresh("turn"), 0, None if last is None else max(last - 1, 0))
+    return Size(builder.fresh("iteration"), 0, None if last is None else max(last - 1, 0))
 
 
 def repeat(
@@ -141,13 +141,13 @@ def repeat(
     body: tuple[AnyNode, ...],
     test: tuple[AnyNode, ...] = (),
     flag: Buffer | None = None,
-    turn: Size | None = None,
+    iteration: Size | None = None,
     count: Index | None = None,
 ) -> tuple[Tensor, ...]:
     """Adds a loop over `body` to the program; with `test`, its nodes set `flag`, and the loop runs while that holds."""
     last = [builder.latest(_buffer(t)) for t in handed]
     changed = tuple(b for b, t in zip(last, handed, strict=True) if b is not _buffer(t))
-    builder.add(Repeat((), (), builder.origin, test, flag, turn, count, body, changed))
+    builder.add(Repeat((), (), builder.origin, test, flag, iteration, count, body, changed))
     return tuple(
         Tensor(t.shape, t.dtype, Strided(b, dense_strides(t.shape))) for b, t in zip(last, handed, strict=True)
     )

@@ -1,10 +1,10 @@
-"""A node that reads old values at other turns than it writes over them reads them all first.
+"""A node that reads old values at other iterations than it writes over them reads them all first.
 
                                              for u:U   t[u] = y[<k[u]>] + 1
 for u:U   y[<k[u]>] = y[<k[u]>] + 1    ->    for u:U   y[<k[u]>] = t[u]
 
-Places that data name may be named twice, and parts of one memory may overlap: then a later turn of one loop would read
-what an earlier one has written.
+Places that data name may be named twice, and parts of one memory may overlap: then a later iteration of one loop would
+read what an earlier one has written.
 """
 
 from __future__ import annotations
@@ -82,5 +82,5 @@ def _updates_apart(node: Scatter, fresh: Fresh) -> Iterator[AnyNode]:
 
 
 def _temporary(dtype: str, loops: Sequence[Var], name: str) -> tuple[Buffer, Index]:
-    """Memory for an element of each turn, and where that lies."""
+    """Memory for an element of each iteration, and where that lies."""
     return Buffer(name, dtype, product(v.extent for v in loops), "temp"), row_major(loops)

@@ -40,13 +40,15 @@ from ..remarks import Remarks
 from .invert import digits, invert
 
 
-def fuse_rows(graph: NodeGraph, remarks: Remarks, local_bytes: int = FUSIONS.local_bytes, turns: bool = False) -> None:
+def fuse_rows(
+    graph: NodeGraph, remarks: Remarks, local_bytes: int = FUSIONS.local_bytes, transposes: bool = False
+) -> None:
     """Groups every reduction over contiguous rows with the nodes that share its rows.
 
-    local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row. turns: results may lie across
-    the rows.
+    local_bytes: of a row of intermediate values (8 bytes each) that is kept with its row. transposes: results may lie
+    across the rows.
     """
-    _fuse(graph, remarks, local_bytes, reduces_contiguous if turns else _reduces_rows, turns)
+    _fuse(graph, remarks, local_bytes, reduces_contiguous if transposes else _reduces_rows, transposes)
 
 
 def _reduces_rows(node: Reduce) -> bool:
@@ -67,13 +69,15 @@ def _meet(place: Binary, node: Reduce) -> bool:
 
 def fuse_columns(graph: NodeGraph, remarks: Remarks) -> None:
     """Groups every reduction across the lanes with the nodes that share its columns."""
-    _fuse(graph, remarks, FUSIONS.local_bytes, _reduces_across, turns=False)
+    _fuse(graph, remarks, FUSIONS.local_bytes, _reduces_across, transposes=False)
 
 
-def _fuse(graph: NodeGraph, remarks: Remarks, local_bytes: int, seeds: Callable[[Reduce], bool], turns: bool) -> None:
+def _fuse(
+    graph: NodeGraph, remarks: Remarks, local_bytes: int, seeds: Callable[[Reduce], bool], transposes: bool
+) -> None:
     for node in list(graph.nodes):
         if isinstance(node, Reduce) and node in graph.nodes and seeds(node):
-            _grow(graph, node, node.dims, remarks, local_bytes, turns)
+            _grow(graph, node, node.dims, remarks, local_bytes, transposes)
 
 
 def _reduces_across(node: Reduce) -> bool:
@@ -82,11 +86,11 @@ def _reduces_across(node: Reduce) -> bool:
 
 
 def _grow(
-    graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remarks, local_bytes: int, turns: bool
+    graph: NodeGraph, seed: Reduce, rows: tuple[Var, ...], remarks: Remarks, local_bytes: int, transposes: bool
 ) -> None:
     members: dict[AnyNode, Map | Reduce] = {seed: seed}
     while True:
-        found = _next(graph, members, rows, remarks, turns)
+        found = _next(graph, members, rows, remarks, transposes)
         if found is None:
             break
         node, renamed = found
@@ -112,7 +116,7 @@ def _blocks(stages: Stages, rows: tuple[Var, ...]) -> tuple[Stages, tuple[Var, .
 
 
 def _next(
-    graph: NodeGraph, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...], remarks: Remarks, turns: bool
+    graph: NodeGraph, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...], remarks: Remarks, transposes: bool
 ) -> tuple[AnyNode, Map | Reduce] | None:
     """A node that reads a member's result row by row, or makes a member's operand row by row."""
     for node in list(members):
@@ -120,7 +124,7 @@ def _next(
             for reader in graph.readers(buffer):
                 if reader in members or not isinstance(reader, (Map, Reduce)):
                     continue
-                renamed, reason = _as_stage(graph, reader, members, rows, turns)
+                renamed, reason = _as_stage(graph, reader, members, rows, transposes)
                 if renamed is not None:
                     return reader, renamed
                 remarks.refused(label(node), label(reader), reason)
@@ -135,7 +139,7 @@ def _next(
 
 
 def _as_stage(
-    graph: NodeGraph, node: Map | Reduce, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...], turns: bool
+    graph: NodeGraph, node: Map | Reduce, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...], transposes: bool
 ) -> tuple[Map | Reduce | None, str]:
     """The reader with its row loops renamed to the nest's, or why it cannot join."""
     if isinstance(node, Reduce) and not _reduces_alike(node, members):
@@ -154,12 +158,12 @@ def _as_stage(
         names = found
     if names is None or not set(names) <= set(node.dims) or len(names) != len(rows):
         return None, "its loops do not start with the rows"
-    if not turns and isinstance(node, Map) and _turns(node, names, members, rows):
+    if not transposes and isinstance(node, Map) and _transposes(node, names, members, rows):
         return None, "its results lie across the columns"
     return _rename(node, names, rows), ""
 
 
-def _turns(node: Map, names: dict[Var, Var], members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]) -> bool:
+def _transposes(node: Map, names: dict[Var, Var], members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]) -> bool:
     """Whether a map that reads a nest has its lanes across the nest's: it is a transpose."""
     seed = next(iter(members.values()))
     assert isinstance(seed, Reduce)
