@@ -5,11 +5,20 @@ where(0 <= i - 1 and i - 1 < n, x[min(max(i - 1, 0), n - 1)], other)     the cla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .expr import Call, Expr, IndexValue, Load, rewrite
+from .expr import Call, Const, Expr, IndexValue, Load, rewrite
 from .index import ONE, ZERO, Atom, Binary, Index, Var, as_index, maximum, minimum
+
+#: comparisons, and what they are with their sides exchanged
+MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq"}
+
+
+def is_low(value: Expr) -> bool:
+    """Whether an expression is -inf, the score of what a mask hides."""
+    return isinstance(value, Const) and value.value == -math.inf
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...ir.conditions import MIRRORED
 from ...ir.expr import Call, Expr, IndexValue
 
 #: the function of lanes up to a limit, and whether it is the others that are asked for
@@ -17,7 +18,6 @@ FORMS = {
     "gt": ("lanes_up_to", True),
     "ge": ("lanes_below", True),
 }
-MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 @dataclass(frozen=True)

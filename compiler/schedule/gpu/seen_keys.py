@@ -9,16 +9,15 @@ such comparisons, it goes on saying in the score.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
+from ...ir.conditions import MIRRORED, conditions, is_low
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Const, Expr, IndexValue, cast
 from ...ir.index import Var, of
 from ...ir.plans.gpu import SeenKeys
 from ...ir.structured import Attention
 
-_SWAPPED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt", "eq": "eq"}
 _INDEX = "i64"
 
 
@@ -45,30 +44,18 @@ def _conditions(score: Expr) -> Iterator[Call]:
     """Comparisons without which the score is -inf, whatever the product is."""
     if not isinstance(score, Call):
         return
-    if score.op == "where" and _is_low(score.args[2]):
-        yield from _all_of(score.args[0])
+    if score.op == "where" and is_low(score.args[2]):
+        yield from (c for c in conditions(score.args[0]) if isinstance(c, Call) and c.op in MIRRORED)
         yield from _conditions(score.args[1])
     elif score.op in ("add", "cast"):
         for part in score.args:
             yield from _conditions(part)
 
 
-def _all_of(condition: Expr) -> Iterator[Call]:
-    if isinstance(condition, Call) and condition.op in ("logical_and", "bit_and"):
-        for part in condition.args:
-            yield from _all_of(part)
-    elif isinstance(condition, Call) and condition.op in _SWAPPED:
-        yield condition
-
-
-def _is_low(value: Expr) -> bool:
-    return isinstance(value, Const) and value.value == -math.inf
-
-
 def _sides(condition: Call, key: Var) -> Sequence[tuple[str, Expr]]:
     """Comparison of the key with a bound, where a side of the condition is the key and the other does not know it."""
     a, b = condition.args
-    for op, own, bound in ((condition.op, a, b), (_SWAPPED[condition.op], b, a)):
+    for op, own, bound in ((condition.op, a, b), (MIRRORED[condition.op], b, a)):
         alone = DTYPES[bound.dtype].kind == "i" and key not in bound.vars()
         if alone and isinstance(own, IndexValue) and own.index == of(key):
             return ((op, cast(bound, _INDEX)),)

@@ -8,9 +8,8 @@ weight, and the block need not be read. That holds for every finite product p wh
 
 from __future__ import annotations
 
-import math
-
-from ...ir.expr import Acc, Call, Const, Expr
+from ...ir.conditions import is_low
+from ...ir.expr import Acc, Call, Expr
 
 __all__ = ["hides_keys"]
 
@@ -26,12 +25,8 @@ def hides_keys(score: Expr) -> bool:
 
 def _fills(score: Expr) -> bool:
     """Whether it chooses -inf somewhere."""
-    own = isinstance(score, Call) and score.op == "where" and any(map(_is_low, score.args[1:]))
+    own = isinstance(score, Call) and score.op == "where" and any(map(is_low, score.args[1:]))
     return own or any(map(_fills, score.children))
-
-
-def _is_low(value: Expr) -> bool:
-    return isinstance(value, Const) and value.value == -math.inf
 
 
 def _holds(score: Expr) -> bool:

@@ -124,7 +124,7 @@ int64_t Sampler::draw(const float *logits, int64_t count, SamplingRoom &room) {
     keep_likeliest(logits, count, n, tokens);
   }
   if (softmax(logits, tokens, n, sampling_.temperature, weights)) {
-    if (sampling_.top_p < 1) keep_nucleus(weights, n, sampling_.top_p, room.order.begin(), *room.nucleus);
+    if (sampling_.top_p < 1) keep_nucleus(weights, n, sampling_.top_p, room.order.begin(), *room.nucleus.begin());
     if (sampling_.min_p > 0) {
       double most = 0;
       for (int64_t i = 0; i < n; ++i) most = weights[i] > most ? weights[i] : most;

@@ -57,14 +57,11 @@ struct SamplingRoom {
   Array<float> logits;
   Array<double> weights;
   Array<int32_t> order, kept;
-  Array<NucleusRoom> nucleus_room;
-  NucleusRoom *nucleus = nullptr;
+  Array<NucleusRoom> nucleus;
   bool reserve(size_t count) {
     // one more: a list of tokens writes the next before it knows whether that is one
-    const bool room = logits.reserve(count) && weights.reserve(count) && order.reserve(count + 1) &&
-                      kept.reserve(count + 1) && nucleus_room.reserve(1);
-    nucleus = nucleus_room.begin();
-    return room;
+    return logits.reserve(count) && weights.reserve(count) && order.reserve(count + 1) && kept.reserve(count + 1) &&
+           nucleus.reserve(1);
   }
 };
 

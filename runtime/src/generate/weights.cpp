@@ -202,14 +202,13 @@ void keep_nucleus(double *weights, int64_t count, double most, int32_t *order, N
     return weights[a] != weights[b] ? weights[a] < weights[b] : a > b;
   };
   double sum = 0;
-  bool any = false, enough = false;
+  bool any = false;
   for (int32_t bin = NucleusRoom::kBins - 1; bin >= 0; --bin) {
     if (!room.numbers[bin]) continue;
-    if (!enough && sum + room.sums[bin] < most) {
+    if (sum + room.sums[bin] < most) {
       sum += room.sums[bin], any = true;
       continue;
     }
-    if (enough) break;
     int64_t n = 0;
     for (int64_t i = 0; i < count; ++i) {
       order[n] = int32_t(i);
@@ -221,10 +220,10 @@ void keep_nucleus(double *weights, int64_t count, double most, int32_t *order, N
       if (any && sum >= most) break;
       sum += weights[order[n - 1]], any = true;
     }
-    enough = n > 0 || sum >= most;
+    if (n == 0 && sum < most) continue;  // the sum of the bin was rounded up
     for (int64_t i = 0; i < n; ++i) weights[order[i]] = 0;
-    if (!enough) continue;
     for (int64_t i = 0; i < count; ++i) weights[i] = bin_of(weights[i]) < bin ? 0 : weights[i];
+    return;
   }
 }
 
