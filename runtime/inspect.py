@@ -19,7 +19,7 @@ def inspect_package(path: PackageSource) -> dict[str, Any]:
     Keys: path, name, size, weights (size, tensors), other (bytes of everything but the weights), versions, entry_points
     (manifest rows, each with its signature as text), targets (with the sizes of their libraries), glibc (the oldest on
     which a target runs, of all targets), python (interpreter tags), members (name -> bytes), check,
-    task (what it is for, or None).
+    task (what it is for, or None), training (of a package that trains what its manifest says of that, or None).
 
     Raises:
         LoadError: not a whole package of a known version.
@@ -52,6 +52,7 @@ def inspect_package(path: PackageSource) -> dict[str, Any]:
         "quantization": manifest.get("quantization"),
         "state": manifest.get("state", []),
         "task": manifest.get("task"),
+        "training": manifest.get("training"),
     }
 
 
@@ -81,6 +82,8 @@ def describe(information: dict[str, Any]) -> str:
         "memory": ", ".join(f"{memory_line(row['memory'])} in {row['name']}" for row in rows),
         "accuracy": accuracy_line(information["check"]),
     }
+    if information["training"]:
+        facts["training"] = training_line(information["training"])
     if information["state"]:
         facts["state"] = ", ".join(f"{row['name']}: {row['dtype']}{row['shape']}" for row in information["state"])
     if information["quantization"]:
@@ -143,6 +146,17 @@ def memory_line(memory: dict[str, Any]) -> str:
     if memory.get("live"):
         text += f", {memory['arena'] / memory['live']:.2f} x live"
     return text
+
+
+def training_line(training: dict[str, Any]) -> str:
+    """`AdamW of 12 parameters in 2 groups, memory budget 0.4, steps that are not finite are skipped`"""
+    text = f"{training['optimizer']} of {counted(len(training['parameters']), 'parameter')}"
+    if training["groups"] > 1:
+        text += f" in {counted(training['groups'], 'group')}"
+    budget = training.get("memory_budget", 1.0)
+    if budget < 1:
+        text += f", memory budget {budget:g}: a step keeps this share of its activations"
+    return text + (", steps that are not finite are skipped" if training.get("check_finite") else "")
 
 
 def tuning_line(information: dict[str, Any]) -> str:

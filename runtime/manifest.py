@@ -143,7 +143,7 @@ _TUNING = {"machine": Map(_is_scalar), "threads": _is_natural, "targets": Map(Ma
 _TRAINING = {
     "optimizer": _is_name, "hyper": Map(_is_setting), "groups": _is_natural,
     "parameters": List({"name": _is_name, "group": _is_natural}, 1, _MAX_TENSORS), "aliases?": Map(_is_name),
-    "check_finite?": _is_flag,
+    "check_finite?": _is_flag, "memory_budget?": _is_number,
 }  # fmt: skip
 _MANIFEST = {
     "format": _is_whole, "abi": _is_whole, "name": _is_name, "versions": Map(_is_text), "threads?": _is_natural,

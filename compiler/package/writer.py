@@ -66,7 +66,8 @@ class PackageContents:
         files: name -> bytes of what the task needs; members in the folder task/.
         quantization: which weights are integers, and what error that adds (quantize/report.py).
         tuning: choices for kernels that were measured, and where: "machine", "threads", "targets".
-        training: of a package that trains, its optimizer: "optimizer", "hyper", "groups", "parameters", "check_finite".
+        training: of a package that trains, its optimizer: "optimizer", "hyper", "groups", "parameters", "check_finite",
+            "memory_budget".
     """
 
     name: str

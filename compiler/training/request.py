@@ -69,6 +69,7 @@ class TrainingRequest:
             "parameters": [{"name": t.name, "group": t.group} for t in plan.trained],
             "aliases": self._aliases(),
             "check_finite": settings.check_finite,
+            "memory_budget": settings.memory_budget,
         }
 
     def _aliases(self) -> dict[str, str]:

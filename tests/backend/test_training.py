@@ -87,3 +87,17 @@ def test_autocast() -> None:
         got, wanted = step(own, (x,), function), step(model, (x,), model)
     assert got[0].dtype == wanted[0].dtype
     assert error(got, wanted) < 4e-2
+
+
+class Fused(nn.Module):
+    """TorchDynamo writes prims.fma for an in-place sum whose factor is a tensor."""
+
+    def forward(self, x: torch.Tensor, a: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        y = (x * 2).addcmul_(a, a + 1, value=factor.detach())
+        return torch.sin(y).add_(x, alpha=factor.detach())
+
+
+def test_gradients_of_fused_multiply_adds() -> None:
+    torch.manual_seed(0)
+    args = [torch.randn(5, 7), torch.randn(7), torch.tensor(0.37)]
+    assert check(Fused(), args, train=True, fullgraph=True) == []

@@ -238,6 +238,7 @@ def test_both_readers_take_what_is_json(library: Any, older: Draft, new: bytes) 
 TRAINING: dict[str, Any] = {
     "optimizer": "SGD", "hyper": {"lr": [0.1, 0.2], "clip_norm": 1.0}, "groups": 2,
     "parameters": [{"name": "count", "group": 1}], "aliases": {"other": "count"}, "check_finite": False,
+    "memory_budget": 0.4,
 }  # fmt: skip
 
 
@@ -255,6 +256,7 @@ TRAINING: dict[str, Any] = {
         ({"parameters": [{"name": "count", "group": 2}]}, "what is trained makes no sense"),
         ({"aliases": {"other": 3}}, "training.aliases.other is not what it has to be"),
         ({"check_finite": 1}, "training.check_finite is not what it has to be"),
+        ({"memory_budget": "0.4"}, "training.memory_budget is not what it has to be"),
         ({}, ""),
     ],
 )

@@ -9,7 +9,7 @@ import mycc
 import pytest
 import torch
 from mycc.compiler.training.request import capture_training, training_request
-from mycc.runtime.inspect import inspect_package
+from mycc.runtime.inspect import describe, inspect_package
 from torch import nn
 
 
@@ -29,7 +29,10 @@ def test_a_smaller_budget_takes_less_memory_and_trains_the_same(tmp_path: Path) 
             model, (x,), targets=y, loss=nn.MSELoss(), optimizer=torch.optim.SGD(model.parameters(), lr=0.1), out=path,
             memory_budget=budget, entries=["step"], options={"build.flags": "-O0"},
         )  # fmt: skip
-        (row,) = inspect_package(path)["entry_points"]
+        facts = inspect_package(path)
+        (row,) = facts["entry_points"]
+        assert facts["training"]["memory_budget"] == budget
+        assert ("memory budget 0.4" in describe(facts)) == (budget < 1)
         arena.append(row["memory"]["arena"])
     assert arena[1] < 0.75 * arena[0]
     twin = copy.deepcopy(model)
@@ -51,6 +54,7 @@ def test_random_numbers_are_drawn_once(budget: float) -> None:
         model, (x,), {}, targets=(x,), loss=nn.MSELoss(), optimizer=torch.optim.SGD(model.parameters()),
         memory_budget=budget, entries=["step"],
     )  # fmt: skip
+    assert request.manifest["memory_budget"] == budget
     (graph,) = capture_training(request)
     targets = [str(node.target) for node in graph.module.graph.nodes]
     assert targets.count("aten.native_dropout.default") == 2

@@ -134,7 +134,8 @@ constexpr Field kTrainingFields[] = {{"optimizer", &kName},
                                      {"groups", &kNatural},
                                      {"parameters", &kTrained},
                                      {"aliases", &kNames, kOptional},
-                                     {"check_finite", &kFlag, kOptional}};
+                                     {"check_finite", &kFlag, kOptional},
+                                     {"memory_budget", &kNumber, kOptional}};
 constexpr Type kTraining = record(kTrainingFields);
 
 constexpr Field kManifestFields[] = {{"format", &kWhole},
