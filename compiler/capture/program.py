@@ -28,7 +28,7 @@ from torch.export.graph_signature import (
 from ...runtime.errors import CompileError
 from ..model.assertions import asked_sizes, settle
 from ..model.computed import KEPT, computed_sizes, keep_definers, scalar_tensor
-from ..model.control import MUTABLE, with_symbols
+from ..model.control import MUTABLE, with_computed, with_symbols
 from ..model.graph import DTYPE_NAMES, ModelGraph, TensorSpec
 from ..model.leaves import Dims
 from ..model.origins import FIXED, FromModel, Origin
@@ -248,6 +248,7 @@ class _Importer:
         )
         check_smallest(graph, _asked_for_one(self.inputs.dims), self.inputs.not_for_one)
         with_symbols(graph, graph.symbols)
+        with_computed(graph, {s.symbol for s in (*symbols, *computed)}, ranges)
         return with_changes(graph, changes)
 
     # -- inputs and constants ---------------------------------------------------------------------------------------

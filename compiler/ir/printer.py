@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .index import Var
 from .nodes import Map, Nest, Reduce, Scan, Scatter
-from .program import AnyNode, Assert, Choose, Define, Program, Repeat
+from .program import AnyNode, Assert, Choose, Define, Found, Program, Repeat
 from .routines import Routine
 from .structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 
@@ -21,7 +21,7 @@ def print_program(program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
-def print_define(define: Define) -> str:
+def print_define(define: Define | Found) -> str:
     """`size u0 = nonzero1[0], 0..   # model.py:12`: a size that the host reads."""
     size = define.size
     text = f"size {size.name} = {define.buffer}[0], {size.lo}..{'' if size.hi is None else size.hi}"
@@ -99,6 +99,8 @@ def _body(node: AnyNode, indent: str) -> str:
             results, operands = (", ".join(str(b.buffer) for b in side) for side in (node.outputs, node.inputs))
             sizes = "".join(f", {s}" for s in node.sizes)
             return f"routine[{node.count}] {results} = {node.function}({operands}{sizes})"
+        case Found():
+            return print_define(node)
         case Assert():
             return f"assert {node.condition}, {node.text!r}"
         case Choose():

@@ -29,6 +29,20 @@ class Assert(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Found(Node):
+    """In a branch or loop: the host reads a size from element 0 of `buffer`, as for Define, which it becomes in the
+    schedule. No node moves across."""
+
+    size: Size
+    buffer: Buffer
+    where: str = ""
+
+    def reads(self) -> tuple[Buffer, ...]:
+        """The buffer that the size lies in."""
+        return (self.buffer,)
+
+
+@dataclass(frozen=True, eq=False)
 class Choose(Node):
     """if flag[0] { then } else { other }; both write all of `results`. Until the schedule is made: see Branches."""
 
@@ -89,6 +103,16 @@ def _read_inside(blocks: Sequence[Sequence[AnyNode]], flag: Buffer | None) -> tu
     return tuple(found)
 
 
+def _found(nodes: Sequence[AnyNode]) -> list[str]:
+    names: list[str] = []
+    for node in nodes:
+        if isinstance(node, Found):
+            names.append(node.size.name)
+        for block in node.blocks if isinstance(node, (Choose, Repeat)) else ():
+            names += _found(block)
+    return names
+
+
 AnyNode: TypeAlias = (
     Map
     | Reduce
@@ -102,6 +126,7 @@ AnyNode: TypeAlias = (
     | Scatter
     | Routine
     | Assert
+    | Found
     | Choose
     | Repeat
 )
@@ -134,13 +159,15 @@ class Loop:
 class Define:
     """A size that the run finds: element 0 of `buffer` (i64), read by the host when the first `after` nodes have run.
 
-    A value outside of size.lo..size.hi fails the call; `where` is the place in the user's model.
+    A value outside of size.lo..size.hi fails the call; `where` is the place in the user's model. block: of a scheduled
+    program, the region that it stands in, by its place among the regions, and which of its two blocks.
     """
 
     size: Size
     buffer: Buffer
     after: int
     where: str = ""
+    block: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -171,6 +198,14 @@ class Program:
     checks: tuple[Check, ...] = ()
     regions: tuple[Branches | Loop, ...] = ()  # of a scheduled program, outer ones before those inside
     state: tuple[Buffer, ...] = ()  # what the program reads or changes of the model's state
+
+    def found(self) -> list[str]:
+        """The names of the sizes that the run finds, those in branches and loops too: Check.defined counts them."""
+        names: list[str] = []
+        for i in range(len(self.nodes) + 1):
+            names += [d.size.name for d in self.defines if d.after == i]
+            names += _found(self.nodes[i : i + 1])
+        return names
 
     def with_nodes(self, nodes: tuple[AnyNode, ...]) -> Program:
         """The program with these nodes in place of its own."""

@@ -21,8 +21,8 @@ from ...runtime.errors import CompileError
 from .source_lines import place_of
 
 __all__ = [
-    "KEPT", "ComputedSize", "SizeCheck", "computed_sizes", "free_symbols", "is_definer", "keep_definers", "raw",
-    "relations", "scalar_tensor",
+    "KEPT", "ComputedSize", "SizeCheck", "computed_inside", "computed_sizes", "free_symbols", "is_definer",
+    "keep_definers", "raw", "relations", "scalar_tensor",
 ]  # fmt: skip
 
 NO_BOUND = 2**63 - 1
@@ -101,15 +101,20 @@ def free_symbols(value: object) -> set[sympy.Symbol]:
 
 def _own_symbols(value: object) -> Iterator[sympy.Symbol]:
     """Symbols that stand alone as a size or number of a value."""
+    return (symbol for _, symbol in _own_numbers(value))
+
+
+def _own_numbers(value: object) -> Iterator[tuple[Any, sympy.Symbol]]:
+    """The same, each with the size or number that it is."""
     if isinstance(value, (tuple, list)):
         for part in value:
-            yield from _own_symbols(part)
+            yield from _own_numbers(part)
     sizes = value.shape if isinstance(value, torch.Tensor) else [value]
     for size in sizes:
         if isinstance(size, (torch.SymInt, torch.SymFloat)) and isinstance(raw(size), sympy.Symbol):
-            yield raw(size)
+            yield size, raw(size)
         if isinstance(size, torch.SymBool) and isinstance(raw(size), sympy.Eq):  # item() of a bool
-            yield from raw(size).free_symbols
+            yield from ((size, symbol) for symbol in raw(size).free_symbols)
 
 
 def is_definer(node: fx.Node) -> bool:
@@ -130,6 +135,31 @@ def computed_sizes(
 
     Raises CompileError for a size that no operator of the graph defines.
     """
+    found, bad = _defined(nodes, known, ranges)
+    if bad:
+        raise CompileError(
+            "the size of a tensor depends on the values of another in a way that cannot be followed", details=bad
+        )
+    return found
+
+
+def computed_inside(
+    nodes: Sequence[fx.Node], known: set[sympy.Symbol], ranges: Mapping[Any, Any]
+) -> tuple[ComputedSize, ...]:
+    """The sizes that a body of a branch or loop finds; torch's range constraints may leave those out."""
+    own = {
+        symbol: value.node.shape_env.var_to_range[symbol]
+        for node in nodes if is_definer(node)
+        for value, symbol in _own_numbers(node.meta.get("val"))
+        if value.node.shape_env is not None and symbol in value.node.shape_env.var_to_range
+    }  # fmt: skip
+    return _defined(nodes, known, {**own, **ranges})[0]
+
+
+def _defined(
+    nodes: Sequence[fx.Node], known: set[sympy.Symbol], ranges: Mapping[Any, Any]
+) -> tuple[tuple[ComputedSize, ...], list[str]]:
+    """The sizes that nodes define, in order, and the lines of those that have a size from nowhere."""
     found: dict[sympy.Symbol, ComputedSize] = {}
     numbers: set[sympy.Symbol] = set()
     bad: dict[str, None] = {}
@@ -155,11 +185,7 @@ def computed_sizes(
             )
         if free_symbols(value) - known - found.keys() - numbers:
             bad.setdefault(place_of(node) or node.name)
-    if bad:
-        raise CompileError(
-            "the size of a tensor depends on the values of another in a way that cannot be followed", details=list(bad)
-        )
-    return tuple(found.values())
+    return tuple(found.values()), list(bad)
 
 
 def _equal_to_others(value: object, symbol: sympy.Symbol) -> bool:

@@ -12,10 +12,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from .computed import computed_inside
 from .graph import InPlace, ModelGraph, SizeSymbol, TensorSpec
 from .symbols import size_of
 
@@ -28,6 +30,7 @@ __all__ = [
     "operands_of",
     "region_graph",
     "regions_of",
+    "with_computed",
     "with_symbols",
 ]
 
@@ -154,6 +157,13 @@ def with_symbols(graph: ModelGraph, symbols: Sequence[SizeSymbol]) -> None:
             SizeSymbol(s.name, s.symbol, s.min, s.max, *places[s.symbol]) for s in symbols if s.symbol in places
         )
         with_symbols(region, symbols)
+
+
+def with_computed(graph: ModelGraph, known: set[sympy.Symbol], ranges: Mapping[Any, Any]) -> None:
+    """Tells regions which sizes their own operators find. known: those of the whole."""
+    for region in graph.regions.values():
+        region.computed = computed_inside(list(region.module.graph.nodes), known, ranges)
+        with_computed(region, known | {c.symbol for c in region.computed}, ranges)
 
 
 def _spec(node: fx.Node) -> TensorSpec:

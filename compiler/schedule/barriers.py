@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..ir.buffers import Buffer
 from ..ir.index import ONE, ZERO
 from ..ir.nodes import Origin
-from ..ir.program import AnyNode, Assert, Program
+from ..ir.program import AnyNode, Assert, Found, Program
 from ..ir.routines import Blocks, Routine
 
 #: the routine that stands for the readers behind a barrier while a piece is scheduled; it is no kernel
@@ -21,7 +21,7 @@ KEEP = "keep"
 
 def in_pieces(program: Program, schedule: Callable[[Program], Sequence[AnyNode]]) -> Program:
     """The program with its nodes scheduled between its barriers; `defines` follow their places."""
-    asserted = [i for i, n in enumerate(program.nodes) if isinstance(n, Assert)]
+    asserted = [i for i, n in enumerate(program.nodes) if isinstance(n, (Assert, Found))]
     barriers = sorted({d.after for d in program.defines} | {b for i in asserted for b in (i, i + 1)})
     if not barriers:
         return program.with_nodes(tuple(schedule(program)))
@@ -31,7 +31,7 @@ def in_pieces(program: Program, schedule: Callable[[Program], Sequence[AnyNode]]
     start = 0
     for end in ends:
         piece = program.nodes[start:end]
-        if isinstance(next(iter(piece), None), Assert):
+        if isinstance(next(iter(piece), None), (Assert, Found)):
             nodes += piece
             moved[end], start = len(nodes), end
             continue

@@ -6,10 +6,10 @@ choose y by p { a; b } else { c }          ->     a; b; c       Branches(p, 0, 2
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ..ir.buffers import Buffer
-from ..ir.program import AnyNode, Branches, Choose, Loop, Program, Repeat
+from ..ir.program import AnyNode, Branches, Choose, Define, Found, Loop, Program, Repeat
 from .barriers import is_keep, keep_node
 
 Schedule = Callable[[Program], Sequence[AnyNode]]
@@ -37,34 +37,44 @@ def _with_blocks(program: Program, node: AnyNode, schedule: Schedule) -> AnyNode
 
 
 def in_a_row(program: Program) -> Program:
-    """The program with the nodes of all blocks in one row, and where the blocks begin and end."""
+    """The program with the nodes of all blocks in one row, where the blocks begin and end, and the sizes that are found
+    inside of them."""
     if not any(isinstance(n, (Choose, Repeat)) for n in program.nodes):
         return program
-    nodes: list[AnyNode] = []
-    regions: list[Branches | Loop] = []
-    moved = [0]
-    for node in program.nodes:
-        _flatten(node, nodes, regions)
-        moved.append(len(nodes))
-    defines = tuple(replace(d, after=moved[d.after]) for d in program.defines)
-    return replace(program, nodes=tuple(nodes), regions=tuple(regions), defines=defines)
+    row, waiting = _Row(), list(program.defines)
+    for i, node in enumerate((*program.nodes, None)):
+        while waiting and waiting[0].after == i:
+            row.defines.append(replace(waiting.pop(0), after=len(row.nodes)))
+        if node is not None:
+            row.add(node, None)
+    return replace(program, nodes=tuple(row.nodes), regions=tuple(row.regions), defines=tuple(row.defines))
 
 
-def _flatten(node: AnyNode, nodes: list[AnyNode], regions: list[Branches | Loop]) -> None:
-    if not isinstance(node, (Choose, Repeat)):
-        nodes.append(node)
-        return
-    place, first = len(regions), len(nodes)
-    ends: list[int] = []
-    regions.append(Loop(None, None, None, 0, 0, 0))  # until its end is known
-    for block in node.blocks:
-        for inner in block:
-            _flatten(inner, nodes, regions)
-        ends.append(len(nodes))
-    if isinstance(node, Choose):
-        regions[place] = Branches(node.flag, first, *ends)
-    else:
-        regions[place] = Loop(node.flag, node.iteration, node.count, first, *ends)
+@dataclass
+class _Row:
+    nodes: list[AnyNode] = field(default_factory=list)
+    regions: list[Branches | Loop] = field(default_factory=list)
+    defines: list[Define] = field(default_factory=list)
+
+    def add(self, node: AnyNode, block: tuple[int, int] | None) -> None:
+        """A node of a block; those inside it."""
+        if isinstance(node, Found):
+            self.defines.append(Define(node.size, node.buffer, len(self.nodes), node.where, block))
+            return
+        if not isinstance(node, (Choose, Repeat)):
+            self.nodes.append(node)
+            return
+        place, first = len(self.regions), len(self.nodes)
+        ends: list[int] = []
+        self.regions.append(Loop(None, None, None, 0, 0, 0))  # until its end is known
+        for side, nodes in enumerate(node.blocks):
+            for inner in nodes:
+                self.add(inner, (place, side))
+            ends.append(len(self.nodes))
+        if isinstance(node, Choose):
+            self.regions[place] = Branches(node.flag, first, *ends)
+        else:
+            self.regions[place] = Loop(node.flag, node.iteration, node.count, first, *ends)
 
 
 def flags_of(program: Program) -> list[Buffer]:

@@ -37,30 +37,33 @@ Step: TypeAlias = int | Define | ChooseStep | RepeatStep
 
 def steps_of(kernels: int, defines: Sequence[Define], regions: Sequence[Branches | Loop] = ()) -> tuple[Step, ...]:
     """Kernels 0..kernels-1 in order, each define behind the first `after` of them, branches and loops around theirs."""
-    return _Rows(defines, regions).steps(0, kernels, last=True)
+    return _Rows(defines, regions).steps(0, kernels, None)
 
 
 class _Rows:
     def __init__(self, defines: Sequence[Define], regions: Sequence[Branches | Loop]) -> None:
-        self.defines, self.regions = list(defines), list(regions)
+        self.defines, self.regions = list(defines), list(enumerate(regions))
 
-    def steps(self, first: int, end: int, last: bool = False) -> tuple[Step, ...]:
-        """The steps of kernels first..end; the next regions are those that begin there."""
+    def steps(self, first: int, end: int, block: tuple[int, int] | None) -> tuple[Step, ...]:
+        """The steps of kernels first..end, which are those of a block; the next regions are those that begin there."""
         steps: list[Step] = []
         at = first
         while True:
-            while self.defines and self.defines[0].after == at and (last or at < end):
+            while self.defines and self.defines[0].after == at and self.defines[0].block == block:
                 steps.append(self.defines.pop(0))
-            if self.regions and self.regions[0].first == at and self.regions[0].last <= end and at < end:
-                region = self.regions.pop(0)
-                parts = self.steps(region.first, region.middle), self.steps(region.middle, region.last)
-                if isinstance(region, Branches):
-                    steps.append(ChooseStep(region.flag, *parts))
-                else:
-                    steps.append(RepeatStep(parts[0], region.flag, region.iteration, region.count, parts[1]))
+            if self.regions and self.regions[0][1].first == at and self.regions[0][1].last <= end and at < end:
+                place, region = self.regions.pop(0)
+                steps.append(self._region(place, region))
                 at = region.last
             elif at < end:
                 steps.append(at)
                 at += 1
             else:
                 return tuple(steps)
+
+    def _region(self, place: int, region: Branches | Loop) -> Step:
+        then = self.steps(region.first, region.middle, (place, 0))
+        other = self.steps(region.middle, region.last, (place, 1))
+        if isinstance(region, Branches):
+            return ChooseStep(region.flag, then, other)
+        return RepeatStep(then, region.flag, region.iteration, region.count, other)

@@ -113,7 +113,7 @@ class Both(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
         kept = x[x > 0]
-        scaled = torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+        scaled = torch.cond(x.sum() > 0, lambda x: x * x[x > 1].cumsum(0).sum(), lambda x: x - 1, (x,))
         start = torch.zeros((), dtype=torch.int64)
         _, y = torch.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * 0.5), (start, scaled))
         return kept.sum() + y
@@ -125,6 +125,7 @@ def test_the_host_program(tmp_path: Path) -> None:
     text = zipfile.ZipFile(path).read("src/cuda-sm_90/program.cpp").decode()
     for words in (
         "size_u0 = number(call, ",
+        "size_u1 = number(call, ",
         "if (holds(call, ",
         "if (!(holds(call, ",
         "kPrefetches[] = {1}",

@@ -174,6 +174,8 @@ class _Run:
         if value < size.lo or (size.hi is not None and value > size.hi):
             raise RunError(f"{size.name} is {value}, which is out of its range")
         self.sizes = {**self.sizes, size.name: value}
+        for buffer in [b for b in self.memory if size in b.size.sizes()]:
+            del self.memory[buffer]  # of another turn of a loop
         known = [d.size.name for d in self.program.schedule.program.defines].index(size.name) + 1
         signs = {"eq": operator.eq, "ne": operator.ne, "le": operator.le, "lt": operator.lt}
         for check in self.program.schedule.program.checks:

@@ -130,6 +130,43 @@ class Numbers(nn.Module):
         return y, cond(y.mean() > 0, lambda y: y[:k].sum(0), lambda y: y.sum(0) * k, (y,))
 
 
+class Found(nn.Module):
+    """Sizes that branches find, one inside of another, between sizes that the run finds outside."""
+
+    def forward(self, x, n):
+        rows = x[torch.nonzero(x[:, 0] > 0)[:, 0]]
+
+        def first(x, n):
+            k = n.item()
+            torch._check(k >= 0)
+            torch._check(k <= x.shape[0])
+            ones = x.new_ones(k, SIZE)
+
+            def kept(x, ones):
+                return x[x > 0.1].sum() + ones.cumsum(0).sum(0)
+
+            return cond(x[0, 0] > 0, kept, lambda x, ones: x.sum(0) + ones.shape[0], (x, ones)) + x[:k].sum(0)
+
+        y = cond(n > 1, first, lambda x, n: x[x.sum(1) > 0].cumsum(0).sum(0) * 2, (x, n))
+        places = torch.nonzero(y > 0)[:, 0]
+        return rows + y, y[places] * 2, places
+
+
+class FoundInLoops(nn.Module):
+    """Sizes that each turn of a loop finds anew."""
+
+    def forward(self, x, n):
+        def step(i, total):
+            k = i.item()
+            torch._check(k >= 0)
+            torch._check(k <= x.shape[0])
+            return i + 1, total + x[:k].sum(0) * torch.ones(k).sum() + x[x > i / 4].sum()
+
+        _, total = while_loop(lambda i, total: i < n, step, (torch.zeros_like(n), x[0].clone()))
+        last, sums = scan(lambda c, r: (c + r[r > 0].sum(), r[r > 0].cumsum(0).sum() + c), x.new_zeros(()), x)
+        return total, last, sums
+
+
 MODELS = {
     "branch": (Branch, (torch.randn(3, SIZE),)),
     "steps": (Steps, (torch.randn(4, SIZE), torch.tensor(3))),
@@ -139,6 +176,8 @@ MODELS = {
     "nested": (Nested, (torch.randn(3, 4) * 5, torch.tensor(1.0))),
     "counting": (Counting, (torch.randn(SIZE),)),
     "numbers": (Numbers, (torch.randn(6, SIZE), torch.tensor(3))),
+    "found": (Found, (torch.randn(6, SIZE), torch.tensor(3))),
+    "found_in_loops": (FoundInLoops, (torch.randn(6, SIZE), torch.tensor(3))),
     "noisy": (Noisy, (torch.randn(4, SIZE), torch.tensor(3))),
 }
 DYNAMIC = {

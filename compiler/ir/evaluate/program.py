@@ -17,7 +17,7 @@ import numpy as np
 from ..buffers import IN_PLACE, Buffer
 from ..index import Index
 from ..nodes import Map, Nest, Reduce, Scan, Scatter
-from ..program import AnyNode, Assert, Branches, Check, Choose, Loop, Program, Repeat
+from ..program import AnyNode, Assert, Branches, Check, Choose, Define, Found, Loop, Program, Repeat
 from ..routines import Custom, Routine
 from ..structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from .loops import run_map, run_nest, run_reduce, run_scan, run_scatter
@@ -80,42 +80,43 @@ class _Run:
     memory: Memory
     family: str
     customs: Mapping[str, Kernel]
-    defined: int = 0
 
     def whole(self) -> None:
         """All nodes, with what the host reads and tests between them."""
-        self._define(0)
-        self._test()
-        self._span(0, len(self.program.nodes), self.program.regions, outermost=True)
+        self._test(0)
+        self._span(0, len(self.program.nodes), list(enumerate(self.program.regions)), None)
 
-    def _span(self, first: int, last: int, regions: Sequence[Branches | Loop], outermost: bool = False) -> None:
-        """Nodes first..last, with the regions among them."""
+    def _span(
+        self, first: int, last: int, regions: Sequence[tuple[int, Branches | Loop]], block: tuple[int, int] | None
+    ) -> None:
+        """Nodes first..last, which are those of a block, with the regions among them."""
         at, rest = first, list(regions)
+        self._define(at, block)
         while at < last:
-            before = at
-            if rest and rest[0].first == at:
-                region = rest.pop(0)
-                inside = [rest.pop(0) for r in list(rest) if r.last <= region.last and r.first < region.last]
-                self._region(region, inside)
+            if rest and rest[0][1].first == at:
+                place, region = rest.pop(0)
+                inside = [rest.pop(0) for r in list(rest) if r[1].last <= region.last and r[1].first < region.last]
+                self._region(place, region, inside)
                 at = region.last
             else:
                 self._node(self.program.nodes[at])
                 at += 1
-            for end in range(before + 1, at + 1) if outermost else ():
-                self._define(end)
+            self._define(at, block)
 
     # the host --------------------------------------------------------------------------------------------------------
-    def _define(self, after: int) -> None:
-        for define in (d for d in self.program.defines if d.after == after):
-            value, size = self.memory.number(define.buffer), define.size
-            if value < size.lo or (size.hi is not None and value > size.hi):
-                raise CallFails(f"{define.where}: {size.name} = {value}")
-            self.memory.sizes[size.name] = value
-            self.defined += 1
-            self._test()
+    def _define(self, after: int, block: tuple[int, int] | None) -> None:
+        for define in (d for d in self.program.defines if (d.after, d.block) == (after, block)):
+            self._found(define)
 
-    def _test(self) -> None:
-        for check in (c for c in self.program.checks if c.defined == self.defined):
+    def _found(self, define: Define | Found) -> None:
+        value, size = self.memory.number(define.buffer), define.size
+        if value < size.lo or (size.hi is not None and value > size.hi):
+            raise CallFails(f"{define.where}: {size.name} = {value}")
+        self.memory.sizes[size.name] = value
+        self._test(self.program.found().index(size.name) + 1)
+
+    def _test(self, defined: int) -> None:
+        for check in (c for c in self.program.checks if c.defined == defined):
             if not self._holds(check):
                 raise CallFails(check.text)
 
@@ -124,15 +125,20 @@ class _Run:
         return bool(COMPARISONS[check.op](a, b))
 
     # control flow ----------------------------------------------------------------------------------------------------
-    def _region(self, region: Branches | Loop, inside: list[Branches | Loop]) -> None:
+    def _region(self, place: int, region: Branches | Loop, inside: list[tuple[int, Branches | Loop]]) -> None:
         """Kernels of a scheduled program that the host chooses or repeats."""
-        first, last = ([r for r in inside if (r.last <= region.middle) is early] for early in (True, False))
-        ends = ((region.first, region.middle, first), (region.middle, region.last, last))
+        early, late = ([r for r in inside if (r[1].last <= region.middle) is side] for side in (True, False))
+
+        def test() -> None:
+            self._span(region.first, region.middle, early, (place, 0))
+
+        def body() -> None:
+            self._span(region.middle, region.last, late, (place, 1))
+
         if isinstance(region, Branches):
-            self._span(*ends[0 if self.memory.number(region.flag) else 1])
+            (test if self.memory.number(region.flag) else body)()
             return
-        written = _written(self.program.nodes[region.first : region.last])
-        self._loop(region, written, lambda: self._span(*ends[0]), lambda: self._span(*ends[1]))
+        self._loop(region, _written(self.program.nodes[region.first : region.last]), test, body)
 
     def _loop(
         self, node: Repeat | Loop, written: Sequence[Buffer], test: Callable[[], None], body: Callable[[], None]
@@ -184,6 +190,8 @@ class _Run:
             case Assert():
                 if not memory.number(node.condition):
                     raise CallFails(node.text)
+            case Found():
+                self._found(node)
             case Choose():
                 self._block(node.then if memory.number(node.flag) else node.other)
             case Repeat():

@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from ....runtime.errors import CompileError
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES, from_torch
 from ...ir.expr import (
@@ -29,7 +30,7 @@ from ...ir.index import (
     product,
 )
 from ...ir.nodes import Map, Origin, Reduce, Reduction, Store
-from ...ir.program import AnyNode, Define
+from ...ir.program import AnyNode, Define, Found
 from ...machine.targets import Family
 from ...tune.choices.choices import NO_CHOICES, Choices
 from .constants import Constant, Dense, Layout
@@ -63,6 +64,10 @@ class Builder:
     drawn: Index = ZERO
     #: sizes that the run finds, in the order in which it does; `places` says for a message where the model asks for one
     defines: list[Define] = field(default_factory=list)
+    #: the names of all of them, with those of branches and loops, and of those that are known where nodes are added now
+    found: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
+    depth: int = 0  # of branches and loops around the nodes
     places: Mapping[str, str] = field(default_factory=dict)
     #: operators that may write into the memory of their first operand
     updates: dict[torch.fx.Node, None] = field(default_factory=dict)
@@ -139,12 +144,25 @@ class Builder:
     def define(self, value: int | torch.SymInt, t: Tensor) -> Index:
         """The size `value`, which the host reads from a tensor of one element where no node before has found it."""
         size = self.finds(value)
-        if size is not None and all(d.size != size for d in self.defines):
-            here = t.dtype == "i64" and is_dense(t) and t.strided is not None and t.strided.buffer.kind != "const"
-            line = self.realize(t if here else self.map((), "i64", t.at))  # the host reads no weights
-            assert line.strided is not None
-            self.defines.append(Define(size, line.strided.buffer, len(self.nodes), self.places[size.name]))
+        if size is not None and size.name not in self.known:
+            self._define(size, t)
         return self.sizes.index(value)
+
+    def _define(self, size: Size, t: Tensor) -> None:
+        if size.name in self.found:
+            raise CompileError(
+                f"the size {size.name} is found in two branches or loops", details=[self.places[size.name]]
+            )
+        here = t.dtype == "i64" and is_dense(t) and t.strided is not None and t.strided.buffer.kind != "const"
+        line = self.realize(t if here else self.map((), "i64", t.at))  # the host reads no weights
+        assert line.strided is not None
+        buffer, where = line.strided.buffer, self.places[size.name]
+        if self.depth:
+            self.nodes.append(Found((), (), self.origin, size, buffer, where))
+        else:
+            self.defines.append(Define(size, buffer, len(self.nodes), where))
+        self.found.append(size.name)
+        self.known.append(size.name)
 
     # nodes -----------------------------------------------------------------------------------------------------------
     def add(self, node: AnyNode) -> None:

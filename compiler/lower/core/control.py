@@ -79,14 +79,14 @@ def _with_generator(builder: Builder, given: Operands, forms: Sequence[Form], lo
 @contextmanager
 def block(builder: Builder) -> Iterator[list[AnyNode]]:
     """Nodes that are added inside belong to the list."""
-    outer, defined, origin, hint = builder.nodes, len(builder.defines), builder.origin, builder.hint
-    builder.nodes = []
+    outer, known, origin, hint = builder.nodes, builder.known, builder.origin, builder.hint
+    builder.nodes, builder.known = [], list(known)
+    builder.depth += 1
     try:
         yield builder.nodes
     finally:
-        builder.nodes, builder.origin, builder.hint = outer, origin, hint
-    if len(builder.defines) > defined:
-        raise CompileError("a size depends on the values of a tensor inside of a branch or loop, where none may")
+        builder.nodes, builder.known, builder.origin, builder.hint = outer, known, origin, hint
+        builder.depth -= 1
 
 
 def _choose(builder: Builder, given: Operands, forms: Sequence[Form], lower: Lower) -> tuple[Tensor, ...]:

@@ -78,7 +78,7 @@ def lower(
     """
     _check_supported(graph)
     builder = Builder(sizes_of(graph), family, winograd=winograd, choices=choices)
-    builder.places = {c.name: c.where for c in graph.computed}
+    builder.places = {c.name: c.where for part in (graph, *regions_of(graph)) for c in part.computed}
     builder.packed.update(layout.shared_layouts([graph], family)[0] if layouts is None else layouts)
     for region in regions_of(graph):
         own = layout.shared_layouts([region], family)[0]
@@ -147,7 +147,7 @@ def _places(
 
 def _checks(builder: Builder, graph: ModelGraph) -> tuple[Check, ...]:
     """What the model asks of the sizes that the run finds."""
-    order = {d.size.name: i + 1 for i, d in enumerate(builder.defines)}
+    order = {name: i + 1 for i, name in enumerate(builder.found)}
     names = {s.symbol: sympy.Symbol(s.name) for s in graph.symbols}
     checks = []
     for check in graph.checks:

@@ -10,7 +10,7 @@ from ...ir.buffers import Buffer, Operand
 from ...ir.expr import Expr, Load, rewrite
 from ...ir.index import product
 from ...ir.nodes import Node, Reduce, Scan, Scatter, Store
-from ...ir.program import AnyNode, Assert, Choose, Repeat
+from ...ir.program import AnyNode, Assert, Choose, Found, Repeat
 from ...ir.routines import Routine
 from ...ir.structured import Attention, AttentionGradient, Conv, Gemm
 from .builder import Builder
@@ -86,6 +86,8 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
             return replace(changed, carries=tuple(carries))
         case Scatter():
             return replace(changed, updates=tuple(_renamed(u, names, expr) for u in changed.updates))
+        case Found():
+            return replace(changed, buffer=names.get(changed.buffer, changed.buffer))
         case Assert():
             return replace(changed, condition=names.get(changed.condition, changed.condition))
         case Choose():

@@ -18,6 +18,7 @@ from ...ir.index import (
     of,
 )
 from ...model.computed import NO_BOUND, raw
+from ...model.control import regions_of
 from ...model.graph import ModelGraph
 from .fraction_sizes import ROUNDED, Refused, rounded
 
@@ -25,7 +26,8 @@ from .fraction_sizes import ROUNDED, Refused, rounded
 def sizes_of(graph: ModelGraph) -> Sizes:
     """The size symbols of an entry point: those of its inputs, and those that its run finds."""
     known = {s.symbol: Size(s.name, s.min, s.max) for s in graph.symbols}
-    found = {c.symbol: Size(c.name, c.min, None if c.max == NO_BOUND else c.max, found=True) for c in graph.computed}
+    computed = [c for part in (graph, *regions_of(graph)) for c in part.computed]
+    found = {c.symbol: Size(c.name, c.min, None if c.max == NO_BOUND else c.max, found=True) for c in computed}
     return Sizes({**known, **found})
 
 
