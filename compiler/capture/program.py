@@ -248,7 +248,7 @@ class _Importer:
         )
         check_smallest(graph, _asked_for_one(self.inputs.dims), self.inputs.not_for_one)
         with_symbols(graph, graph.symbols)
-        with_computed(graph, {s.symbol for s in (*symbols, *computed)}, ranges)
+        with_computed(graph, {*(s.symbol for s in symbols), *(c.symbol for c in computed)}, ranges)
         return with_changes(graph, changes)
 
     # -- inputs and constants ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ...ir.nodes import Scan, Scatter
 from ...ir.plans import kernel as plans
 from ...ir.plans.loop import LoopPlan, UpdatesPlan
 from ...ir.plans.matrix import MatrixPlan
-from ...ir.program import AnyNode, Assert, Choose, Repeat
+from ...ir.program import AnyNode, Assert, Choose, Found, Repeat
 from ...ir.routines import Custom, Routine
 from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from ...schedule import Schedule
@@ -128,7 +128,7 @@ def view_of(node: AnyNode, plan: plans.Plan | None, weight_bytes: Index = ZERO) 
             return routine_view(node)
         case Assert():
             return assert_view(node)
-        case Choose() | Repeat():
+        case Choose() | Repeat() | Found():
             raise TypeError("branches and loops are no kernels: the schedule puts their blocks in a row")
     return loop_view(node, _loop_plan(plan))
 
