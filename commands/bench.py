@@ -10,7 +10,7 @@ import typer
 
 from .arguments import CacheDir, Device, Entry, Quiet, Sizes, Target, Verbose
 from .console import print_rich, stdout_to_stderr, write_json
-from .sources import progress
+from .sources import check_format, progress
 
 __all__ = ["bench_command"]
 
@@ -57,6 +57,7 @@ def bench_command(
     from ..compiler.bench.command import bench_packages, bench_source, check_file, is_source, refuse
 
     check_file(Path(json_file) if json_file not in (None, "-") else None)
+    check_format(file, package=True)
     if not is_source(file):
         own = {"--against": against, "--batch": batch, "--input": inputs, "--html": html, "--tolerance": tolerance}
         refuse(own, "a model, not for a package", "Name the model's source: mycc bench model.py --against eager,aoti.")

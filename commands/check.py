@@ -10,7 +10,7 @@ from ..arguments import CompileArguments
 from .arguments import Dynamic, Examples, Json, Source, Verbose
 from .console import print_json, print_rich, stdout_to_stderr
 from .record import with_options
-from .sources import load_model
+from .sources import check_format, load_model
 
 __all__ = ["check_command"]
 
@@ -32,6 +32,7 @@ def check_command(
     from ..compiler.api import compile_entries, require_torch
     from ..compiler.options import CompileOptions
 
+    check_format(source)
     options = CompileOptions.of(**given)
     with stdout_to_stderr(as_json):
         require_torch()

@@ -14,7 +14,7 @@ from ..arguments import CompileArguments, StepArguments, TaskArguments, argument
 from .arguments import Dynamic, Examples, Json, Quiet, Source, Verbose
 from .console import print_json, print_rich, stdout_to_stderr
 from .record import with_options
-from .sources import describe, load_model, progress
+from .sources import check_format, describe, load_model, progress
 
 if TYPE_CHECKING:
     from ..compiler.observe import Observer, TimingObserver
@@ -106,6 +106,7 @@ def _compile(
     from ..compiler.observe import running_stage
     from ..compiler.options import CompileOptions
 
+    check_format(source)
     options = CompileOptions.of(**given)
     check_files(options)
     if out is not None:

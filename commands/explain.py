@@ -11,7 +11,7 @@ from ..arguments import CompileArguments
 from .arguments import Device, Dynamic, Entry, Examples, Quiet, Threads, Verbose
 from .console import stdout_to_stderr
 from .record import with_options
-from .sources import load_model, progress
+from .sources import check_format, load_model, progress
 
 __all__ = ["explain_command"]
 
@@ -63,6 +63,7 @@ def explain_command(
 
     wanted = Wanted(out, open_page, trace, dot, json_file)
     check_wanted(wanted)
+    check_format(file, package=True)
     about: dict[str, Any] = {
         "measure": measure, "against": against, "sizes": parse_sizes(sizes or []), "entry": entry, "threads": threads,
         "device": device, "sources": sources or [],

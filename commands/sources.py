@@ -9,7 +9,19 @@ if TYPE_CHECKING:
     from ..compiler.capture.source import Source
     from ..compiler.observe import Observer
 
-__all__ = ["describe", "load_model", "progress"]
+__all__ = ["check_format", "describe", "load_model", "progress"]
+
+
+def check_format(file: str, package: bool = False) -> None:
+    """Refuses weights, packages and files of other tools at once, before torch is imported. Raises InputError.
+
+    package: a package will do too.
+    """
+    from ..runtime.errors import InputError
+    from ..runtime.formats import refusal
+
+    if (refused := refusal(file, package=package, source=True)) is not None:
+        raise InputError(refused[0], hint=refused[1])
 
 
 def load_model(source: str, inputs: Sequence[str]) -> Source:

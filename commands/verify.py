@@ -12,7 +12,7 @@ from ..arguments import CompileArguments
 from .arguments import Device, Dynamic, Entry, Examples, Json, Target, Threads, Verbose
 from .console import print_json, print_rich, stdout_to_stderr
 from .record import with_options
-from .sources import load_model
+from .sources import check_format, load_model
 
 if TYPE_CHECKING:
     from ..compiler.options import CompileOptions
@@ -85,6 +85,7 @@ def _compare_with_model(
             f"'{files[0]}' is a package, and so is what it would be compared with",
             hint=f"Check one at a time: mycc verify {files[0]}. Or name the model: mycc verify model.py {files[1]}.",
         )
+    check_format(files[0])
     require_torch()
     from ..compiler.quantize.stored import as_stored
     from ..compiler.verify.command import verify_model

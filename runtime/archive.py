@@ -183,12 +183,10 @@ def _map(path: str) -> memoryview:
 
 def _no_package(path: str, message: str, hint: str | None = _HINT_DAMAGED) -> LoadError:
     """The error for a file that is no package: what it is instead, where that is known."""
-    from .formats import recognise
+    from .formats import refusal
 
-    found = recognise(path)
-    if found is None or found.package:
-        return LoadError(message, hint=hint)
-    return LoadError(f"{path} is {found.name}, not a package", hint=found.advice)
+    refused = refusal(path, package=True)
+    return LoadError(message, hint=hint) if refused is None else LoadError(refused[0], hint=refused[1])
 
 
 def _read_directory(data: memoryview, label: str) -> Directory:

@@ -5,6 +5,7 @@ A file is told by its first bytes, not by its name; nothing of it is run or unpi
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import zipfile
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from .files import open_regular
 
-__all__ = ["Format", "recognise"]
+__all__ = ["Format", "recognise", "refusal", "task_of"]
 
 
 _ONNX = (
@@ -23,12 +24,14 @@ _COMPILED = "It is compiled already: mycc run, mycc inspect, mycc explain."
 
 
 class Format(NamedTuple):
-    """name: with its article ("an ONNX file"); package, source: whether it is one; advice: what to do with it."""
+    """name: with its article ("an ONNX file"); package, source: whether it is one; advice: what to do with it;
+    program: a source that torch.export saved."""
 
     name: str
     advice: str
     package: bool = False
     source: bool = False
+    program: bool = False
 
 
 def recognise(path: str | os.PathLike[str]) -> Format | None:
@@ -47,7 +50,7 @@ def recognise(path: str | os.PathLike[str]) -> Format | None:
     if head[:8] == b"\x89HDF\r\n\x1a\n":
         return Format("an HDF5 file (Keras)", "mycc compiles PyTorch models: write the model in PyTorch.")
     if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 27:
-        return Format("a safetensors file", _weights(name, "safetensors.torch.load_file"))
+        return Format("a safetensors file", _weights("safetensors.torch", f"safetensors.torch.load_file({name!r})"))
     if head[4:8] == b"TFL3":
         return Format("a TensorFlow Lite file", "mycc compiles PyTorch models: write the model in PyTorch.")
     if name.endswith(".onnx") or (head[:1] == b"\x08" and b"onnx" in head[:200].lower()):
@@ -55,6 +58,21 @@ def recognise(path: str | os.PathLike[str]) -> Format | None:
     if name.endswith(".py"):
         return Format("a Python source", f"Compile it first: mycc compile {name} --out model.pkg", source=True)
     return None
+
+
+def refusal(path: str | os.PathLike[str], package: bool = False, source: bool = False) -> tuple[str, str] | None:
+    """What to say of a file that is not what is wanted, and what helps; None: it may be.
+
+    package, source: what is wanted; with both either will do.
+    """
+    found = recognise(path)
+    if found is None or (package and found.package) or (source and found.source):
+        return None
+    if package and source:
+        wanted = "neither a package nor the source of a model"
+    else:
+        wanted = "not a package" if package else "not the source of a model"
+    return f"{os.fspath(path)} is {found.name}, {wanted}", found.advice
 
 
 def _head(name: str) -> bytes:
@@ -65,10 +83,16 @@ def _head(name: str) -> bytes:
 
 #: how the names of transformers' classes end -> the task that they are for
 _TASKS = {
-    "ForCausalLM": "text-generation", "ForConditionalGeneration": "text2text-generation", "ForMaskedLM": "fill-mask",
+    "ForCausalLM": "text-generation", "LMHeadModel": "text-generation",
+    "ForConditionalGeneration": "text2text-generation", "ForMaskedLM": "fill-mask",
     "ForSequenceClassification": "text-classification", "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering", "ForImageClassification": "image-classification",
 }  # fmt: skip
+
+
+def task_of(architecture: str) -> str:
+    """The task that a class of transformers is for, by how its name ends; a bare network is for its features."""
+    return next((task for end, task in _TASKS.items() if architecture.endswith(end)), "feature-extraction")
 
 
 def _folder(name: str) -> Format | None:
@@ -80,9 +104,9 @@ def _folder(name: str) -> Format | None:
             kind = str(json.load(file)["architectures"][0])
     except (OSError, ValueError, LookupError, TypeError):
         kind = ""
-    task = next((task for end, task in _TASKS.items() if kind.endswith(end)), "feature-extraction")
     hint = (
-        f"Say what it is for: mycc compile {name} --task {task} --out model.pkg\n`mycc compile --help` lists the tasks."
+        f"Say what it is for: mycc compile {name} --task {task_of(kind)} --out model.pkg\n"
+        "`mycc compile --help` lists the tasks."
     )
     return Format("a folder of a Hugging Face model", hint)
 
@@ -99,7 +123,8 @@ def _archive(name: str) -> Format | None:
     if any(member.startswith(("models/", "archive_format")) or "/models/" in member for member in members) or (
         "serialized_exported_program.json" in ends
     ):
-        return Format("a program of torch.export", f"Compile it: mycc compile {name} --out model.pkg", source=True)
+        advice = f"Compile it: mycc compile {name} --out model.pkg"
+        return Format("a program of torch.export", advice, source=True, program=True)
     if "constants.pkl" in ends or any(end.startswith("code/") for end in ends):
         return Format("a TorchScript file", "TorchScript cannot be exported as a whole. Give mycc the source of the "
                       "module that was scripted or traced:\na file with `model` and `example_inputs`.")  # fmt: skip
@@ -112,18 +137,18 @@ def _saved(name: str, members: list[str]) -> Format:
     """What torch.save wrote: tensors alone, or a pickled module."""
     member = next(m for m in members if m.endswith("data.pkl"))
     with zipfile.ZipFile(name) as file:
-        return _of_classes(name, _classes(file.read(member)))
+        return _of_pickle(name, file.read(member))
 
 
 def _pickled(name: str, head: bytes) -> Format:
     try:
         with open(name, "rb") as file:
-            return _of_classes(name, _classes(file.read(1 << 20)))
+            return _of_pickle(name, file.read(1 << 20))
     except OSError:
-        return _of_classes(name, _classes(head))
+        return _of_pickle(name, head)
 
 
-def _of_classes(name: str, classes: list[str]) -> Format:
+def _of_pickle(name: str, data: bytes) -> Format:
     plain = (
         "__builtin__.",
         "collections.",
@@ -134,39 +159,80 @@ def _of_classes(name: str, classes: list[str]) -> Format:
         "_codecs.",
         "torch.storage.",
     )
+    classes, keys = _contents(data)
     own = [c for c in classes if not c.startswith(plain) or c.startswith("torch.nn.modules.")]
     if own:
         return Format(f"a pickled object ({own[0]})", "Reading it would run code of the file. If you trust it, write a "
                       f"file with:\n  import torch\n  model = torch.load({name!r}, weights_only=False).eval()\n"
                       "  example_inputs = (...,)\nand compile that.")  # fmt: skip
-    return Format("a state_dict saved by torch.save", _weights(name, "torch.load"))
+    load = f"torch.load({name!r}, map_location='cpu')"
+    if not keys:
+        return Format("a state_dict saved by torch.save", _weights("torch", load))
+    key = next((key for key in keys if "model" in key or "state_dict" in key), keys[0])
+    return Format("a checkpoint saved by torch.save", _weights("torch", f"{load}[{key!r}]"))
 
 
-def _weights(name: str, load: str) -> str:
+def _weights(module: str, load: str) -> str:
     return (
-        "It holds weights and no model. Write a file with:\n"
+        "It holds weights and no model. Write a file, say model.py, with:\n"
+        f"  import {module}\n"
+        "  from your_code import TheClass\n"
         "  model = TheClass(...)\n"
-        f"  model.load_state_dict({load}({name!r}))\n"
+        f"  model.load_state_dict({load})\n"
         "  model.eval()\n"
         "  example_inputs = (...,)\n"
-        "and compile that."
+        "and compile that: mycc compile model.py --out model.pkg"
     )
 
 
-def _classes(data: bytes) -> list[str]:
-    """The classes and functions that a pickle names, in order; of a damaged one those before the damage."""
-    import pickletools
+def _contents(data: bytes) -> tuple[list[str], list[str]]:
+    """The classes and functions that pickles name, in order, and the keys of the dictionaries in their dictionary; of
+    a damaged one those before the damage.
 
-    found: list[str] = []
-    words: list[str] = []
+    A file that torch.save wrote before its version 1.6 is several pickles, one behind the other.
+    """
+    classes: list[str] = []
+    keys: list[str] = []
+    stream = io.BytesIO(data)
     try:
-        for code, argument, _ in pickletools.genops(data):
-            if code.name == "GLOBAL":
-                found.append(str(argument).replace(" ", "."))
-            elif code.name in ("SHORT_BINUNICODE", "BINUNICODE", "UNICODE"):
-                words.append(str(argument))
-            elif code.name == "STACK_GLOBAL" and len(words) > 1:
-                found.append(f"{words[-2]}.{words[-1]}")
+        while stream.read(1) == b"\x80":
+            stream.seek(-1, io.SEEK_CUR)
+            _read_pickle(stream, classes, keys)
     except ValueError:
         pass
-    return found
+    return classes, [key for key in keys if key != "type_sizes"]  # which stands in the head of such a file
+
+
+def _read_pickle(stream: io.BytesIO, classes: list[str], keys: list[str]) -> None:
+    """Adds what a pickle names. A key is a string with a dictionary right behind it; the names of modules in a
+    state_dict's _metadata are no keys. Raises ValueError where it is damaged."""
+    import pickletools
+
+    words: list[str] = []
+    memo: dict[int, str] = {}
+    last = ""  # what the last instruction made
+    for code, argument, _ in pickletools.genops(stream):
+        if code.name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            memo[len(memo) if argument is None else int(argument)] = last
+            continue
+        made = ""
+        if code.name == "GLOBAL":
+            made = str(argument).replace(" ", ".")
+            classes.append(made)
+        elif code.name == "STACK_GLOBAL" and len(words) > 1:
+            made = f"{words[-2]}.{words[-1]}"
+            classes.append(made)
+        elif code.name in ("BINGET", "LONG_BINGET"):
+            made = memo.get(int(argument), "")
+        elif code.name == "EMPTY_DICT":
+            made = _DICTIONARIES[0]
+        elif code.name in ("SHORT_BINUNICODE", "BINUNICODE", "UNICODE"):
+            words.append(str(argument))
+            made = _STRING
+        if made in _DICTIONARIES and last == _STRING and "_metadata" not in words:
+            keys.append(words[-1])
+        last = made
+
+
+_STRING = "a string"
+_DICTIONARIES = ("{}", "collections.OrderedDict")

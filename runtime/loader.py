@@ -75,11 +75,10 @@ def load(
 
 def _refuse_other_formats(path: str) -> None:
     """Raises LoadError for a file that is of another known format."""
-    from .formats import recognise
+    from .formats import refusal
 
-    found = recognise(path)
-    if found is not None and not found.package:
-        raise LoadError(f"{path} is {found.name}, not a package", hint=found.advice) from None
+    if (refused := refusal(path, package=True)) is not None:
+        raise LoadError(refused[0], hint=refused[1]) from None
 
 
 def _model(native: Any, path: str | None = None, source: Any = None) -> Model:

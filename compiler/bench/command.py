@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import InputError
+from ...runtime.formats import recognise
 
 __all__ = ["bench_packages", "bench_source", "check_file", "is_source", "numbers", "refuse"]
 
 
 def is_source(text: str) -> bool:
     """Whether FILE names a model (model.py, model.py:factory, package.module:factory, program.pt2), not a package."""
-    return text.endswith((".py", ".pt2")) or (":" in text and not Path(text).exists())
+    found = recognise(text)
+    return (
+        (found is not None and found.source)
+        or text.endswith((".py", ".pt2"))
+        or (":" in text and not Path(text).exists())
+    )
 
 
 def numbers(text: str | None, option: str) -> tuple[int, ...]:

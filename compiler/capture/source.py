@@ -31,7 +31,7 @@ import torch
 from torch.export import ExportedProgram
 
 from ...runtime.errors import CompileError, Error
-from ...runtime.formats import recognise
+from ...runtime.formats import recognise, refusal
 from ..model.source_lines import frames_of_exception, is_torch_file, user_frame
 
 __all__ = ["Source", "load_source"]
@@ -62,16 +62,12 @@ def load_source(text: str) -> Source:
         path, factory = text, ""
     if path.endswith(".pt2") or text.endswith(".pt2"):
         return _load_program(Path(text))
-    _refuse_other_formats(text)
+    if (refused := refusal(text, source=True)) is not None:
+        raise CompileError(refused[0], hint=refused[1])
+    if (found := recognise(text)) is not None and found.program:
+        return _load_program(Path(text))
     with _command_line_of(path):
         return _load_code(text, path, factory)
-
-
-def _refuse_other_formats(text: str) -> None:
-    """Raises CompileError for weights, packages, programs of other tools: with what helps."""
-    found = recognise(text)
-    if found is not None and not found.source:
-        raise CompileError(f"'{text}' is {found.name}, not the source of a model", hint=found.advice)
 
 
 def _load_code(text: str, path: str, factory: str) -> Source:
@@ -317,8 +313,8 @@ def _load_program(path: Path) -> Source:
         raise CompileError(f"there is no file '{path}'")
     try:
         _refuse_objects(path)
-        with _tensors_alone():
-            program = torch.export.load(path)
+        with _tensors_alone(), open(path, "rb") as file:  # a path has to end in .pt2, a file need not
+            program = torch.export.load(file)
     except CompileError:
         raise
     except pickle.UnpicklingError:

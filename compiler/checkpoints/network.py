@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ...runtime.errors import CompileError
+from ...runtime.formats import task_of
 from .files import Tensors, open_tensors
 from .methods import Method, method_of
 from .modules import PackedEmbedding, PackedLinear
 from .weights import PackedWeight, refused
 
-__all__ = ["Checkpoint", "check_finite", "check_folder", "empty_network", "fill", "load_folder"]
+__all__ = ["Checkpoint", "check_finite", "check_folder", "empty_network", "fill", "load_folder", "other_task"]
 
 _NAMED = 8  # tensors that an error names
 #: tensors that old checkpoints hold and no network reads
@@ -54,6 +55,14 @@ def load_folder(folder: Path, config: Any, auto_class: Any, dtype: torch.dtype |
             raise CompileError(f"'{folder}' says that its weights are quantised, but holds no layer of integers")
         _check_left(tensors, method, network, folder)
     return network
+
+
+def other_task(network: Any) -> str:
+    """What to do where the weights lack tensors of a network: another task, where config.json names another class."""
+    stored = next(iter(getattr(network.config, "architectures", None) or []), None)
+    if stored is None or stored == type(network).__name__:
+        return "The weights are of another model, or incomplete."
+    return f"They are of {stored}, says config.json. Its task: --task {task_of(stored)}"
 
 
 def _dtype(config: Any, asked: torch.dtype | None) -> torch.dtype:
@@ -141,7 +150,7 @@ def fill(network: Any, checkpoint: Checkpoint, dtype: torch.dtype, place: str) -
         raise CompileError(
             f"the weights in {place} lack {len(missing)} tensors that {type(network).__name__} has",
             details=sorted(missing)[:_NAMED],
-            hint="The checkpoint is of another model, or incomplete.",
+            hint=other_task(network),
         )
     network.requires_grad_(False)
     if formats:

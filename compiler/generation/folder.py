@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import CompileError
+from ...runtime.formats import recognise
 
 __all__ = ["Folder", "read_folder", "read_json"]
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_FORM = "A task is compiled from a local folder: config.json, the weights as safetensors, tokenizer.json."
 #: keys of tokenizer_config.json that a chat template may name
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 
@@ -59,10 +61,12 @@ def read_folder(path: str | os.PathLike[str], own_tokenizer: bool = True) -> Fol
     folder = Path(path)
     if folder.suffix == ".gguf" and folder.is_file():
         return _gguf(folder, own_tokenizer)
+    if folder.is_file():
+        raise _not_a_folder(folder)
     if not folder.is_dir():
         raise CompileError(
             f"there is no folder '{folder}'",
-            hint="A task is compiled from a local folder: config.json, the weights as safetensors, tokenizer.json.",
+            hint=_FORM,
         )
     if not (folder / "config.json").is_file():
         raise CompileError(
@@ -80,6 +84,14 @@ def read_folder(path: str | os.PathLike[str], own_tokenizer: bool = True) -> Fol
         folder, config, _optional(folder / "generation_config.json"), _bytes(folder / "tokenizer.json"),
         _template(folder, about), _special_tokens(folder, about),
     )  # fmt: skip
+
+
+def _not_a_folder(file: Path) -> CompileError:
+    found = recognise(file)
+    if found is None:
+        return CompileError(f"'{file}' is no folder", hint=_FORM)
+    hint = f"Leave --task out: mycc compile {file}" if found.source else found.advice
+    return CompileError(f"'{file}' is {found.name}; --task is for a model's folder", hint=hint)
 
 
 def _gguf(path: Path, own_tokenizer: bool) -> Folder:

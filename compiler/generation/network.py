@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...runtime.errors import CompileError
+from ..checkpoints.network import other_task
 from .folder import Folder
 
 __all__ = ["load_network", "require_transformers"]
@@ -18,6 +19,11 @@ OLDEST = "5.17"
 
 def require_transformers() -> None:
     """Raises CompileError where transformers is not installed, or has not what a cache is made of."""
+    with _without_warnings():
+        _import_transformers()
+
+
+def _import_transformers() -> None:
     try:
         import transformers
     except ImportError as error:
@@ -31,6 +37,17 @@ def require_transformers() -> None:
             f"transformers {transformers.__version__} does not fit: {error}",
             hint=f"Versions from {OLDEST} on are known to: pip install -U transformers",
         ) from None
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Libraries that transformers imports, such as torchao, warn of files they cannot load, which mycc does not use."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def load_network(folder: Folder, auto_class: str, dtype: Any = None) -> Any:
@@ -82,7 +99,7 @@ def load_network(folder: Folder, auto_class: str, dtype: Any = None) -> Any:
         raise CompileError(
             f"the weights in '{folder.path}' lack {len(missing)} tensors that {type(network).__name__} has",
             details=missing[:8],
-            hint="The folder is of another model, or incomplete.",
+            hint=other_task(network),
         )
     return network.eval()
 

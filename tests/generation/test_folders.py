@@ -40,6 +40,10 @@ def change(path: Path, **values: Any) -> None:
 
 def test_files_that_are_missing(folder: Path, tmp_path: Path) -> None:
     assert "there is no folder" in refusal(tmp_path / "nowhere", tmp_path)
+    (tmp_path / "net.py").write_text("model = 1\n")
+    text = refusal(tmp_path / "net.py", tmp_path)
+    assert "net.py' is a Python source; --task is for a model's folder" in text
+    assert f"Leave --task out: mycc compile {tmp_path / 'net.py'}" in text
     shards = sorted(folder.glob("model-*.safetensors"))
     assert len(shards) > 2
     for shard in shards[:2]:
@@ -54,6 +58,16 @@ def test_files_that_are_missing(folder: Path, tmp_path: Path) -> None:
     )
     (folder / "config.json").unlink()
     assert "it has no config.json" in refusal(folder, tmp_path)
+
+
+def test_weights_of_another_class_name_its_task(tmp_path: Path) -> None:
+    from transformers import BertConfig, BertModel
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=20, **sizes)).save_pretrained(tmp_path / "bert")
+    with pytest.raises(mycc.CompileError, match="lack 6 tensors that BertForMaskedLM has") as refused:
+        mycc.compile_transformer(tmp_path / "bert", task="fill-mask", out=tmp_path / "x.pkg")
+    assert refused.value.hint == "They are of BertModel, says config.json. Its task: --task feature-extraction"
 
 
 def test_files_that_are_wrong(folder: Path, tmp_path: Path) -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 import mycc
 import pytest
 import torch
+from mycc.cli import app
+from mycc.compiler.bench.command import is_source
 from mycc.compiler.capture.source import load_source
 from mycc.runtime.formats import recognise
 from mycc.runtime.inspect import inspect_package
+from typer.testing import CliRunner
 
 
 class Trap:
@@ -27,7 +30,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     module = torch.nn.Linear(2, 2)
     torch.save(module.state_dict(), folder / "weights.pth")
     torch.save(module.state_dict(), folder / "old.bin", _use_new_zipfile_serialization=False)
+    two = torch.nn.Sequential(module)  # its _metadata has keys with dictionaries behind them
+    optimizer = torch.optim.Adam(two.parameters())
+    two(torch.randn(1, 2)).sum().backward()
+    optimizer.step()
+    torch.save(two.state_dict(), folder / "two.pth")
+    torch.save({"epoch": 3, "optim": optimizer.state_dict(), "ema_model": two.state_dict()}, folder / "last.ckpt")
+    torch.save({"net": dict(two.state_dict()), "step": 1}, folder / "net.ckpt", _use_new_zipfile_serialization=False)
     torch.save(module, folder / "module.pt")
+    torch.save(module, folder / "old.pt", _use_new_zipfile_serialization=False)
     torch.save({"x": Trap()}, folder / "trap.pt")
     torch.jit.save(torch.jit.trace(module, torch.randn(1, 2)), str(folder / "script.pt"))
     header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
@@ -35,6 +46,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "m.onnx").write_bytes(b"\x08\x08\x12\x07pytorch")
     (folder / "bert").mkdir()
     (folder / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "gpt2").mkdir()
+    (folder / "gpt2" / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
     (folder / "judge").mkdir()
     (folder / "judge" / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
     return folder
@@ -43,14 +56,19 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("name", "kind", "advice"),
     [
-        ("weights.pth", "a state_dict saved by torch.save", "model.load_state_dict(torch.load("),
+        ("weights.pth", "a state_dict saved by torch.save", "weights.pth', map_location='cpu'))"),
+        ("two.pth", "a state_dict saved by torch.save", "two.pth', map_location='cpu'))"),
+        ("last.ckpt", "a checkpoint saved by torch.save", "last.ckpt', map_location='cpu')['ema_model'])"),
+        ("net.ckpt", "a checkpoint saved by torch.save", "net.ckpt', map_location='cpu')['net'])"),
         ("old.bin", "a state_dict saved by torch.save", "model = TheClass(...)"),
         ("module.pt", "a pickled object (torch.nn.modules.linear.Linear)", "weights_only=False"),
+        ("old.pt", "a pickled object (torch.nn.modules.linear.Linear)", "weights_only=False"),
         ("trap.pt", "a pickled object (pathlib.Path)", "If you trust it"),
         ("script.pt", "a TorchScript file", "the module that was scripted or traced"),
         ("w.safetensors", "a safetensors file", "safetensors.torch.load_file"),
         ("m.onnx", "an ONNX file", "that model's source"),
         ("bert", "a folder of a Hugging Face model", "--task feature-extraction"),
+        ("gpt2", "a folder of a Hugging Face model", "--task text-generation"),
         ("judge", "a folder of a Hugging Face model", "--task text-classification"),
     ],
 )
@@ -67,6 +85,11 @@ def test_other_formats_get_their_advice_everywhere(
             read(path)
         assert f"is {kind}, not a package" in str(loaded.value)
         assert advice in str(loaded.value)
+    for command in ("bench", "explain"):  # they take packages and sources
+        done = CliRunner().invoke(app, [command, path])
+        assert done.exit_code == 2
+        assert f"is {kind}, neither a package nor the source of a model" in done.stderr
+        assert advice in done.stderr
     assert not (tmp_path / "sprung").exists()
 
 
@@ -80,6 +103,9 @@ def test_sources_and_packages_are_told_apart(tmp_path: Path) -> None:
     found = recognise(tmp_path / "p.pt2")
     assert found is not None
     assert found.source
+    (tmp_path / "p.pt2").rename(tmp_path / "p.bin")  # the bytes tell, not the name
+    assert isinstance(load_source(str(tmp_path / "p.bin")).model, torch.export.ExportedProgram)
+    assert is_source(str(tmp_path / "p.bin"))
     assert recognise(tmp_path / "missing") is None
     (tmp_path / "text.bin").write_bytes(b"hello")
     assert recognise(tmp_path / "text.bin") is None
