@@ -10,6 +10,7 @@ from typing import Any
 
 from .arrays import as_tensor
 from .errors import InputError, RunError
+from .formats import not_safetensors
 from .tensorfile import SAFETENSORS_DTYPES, TensorEntry, encode_header, parse_header
 
 __all__ = ["read_tensors", "write_tensors"]
@@ -82,7 +83,8 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:
-        raise InputError(f"{path} is no safetensors file: {error}") from None
+        message, hint = not_safetensors(path, error)
+        raise InputError(message, hint=hint) from None
     found = {}
     for entry in entries:
         dtype = _OF_FILE.get(entry.dtype)

@@ -106,7 +106,7 @@ def parse_sizes(settings: Sequence[str]) -> dict[str, int]:
     for setting in settings:
         name, separator, value = setting.partition("=")
         if not separator or not value.strip().isdigit():
-            raise InputError(f"'{setting}' does not set a size", hint="Write it as NAME=SIZE: --set batch=4.")
+            raise InputError(f"'{setting}' does not set a size", hint="Write it as NAME=SIZE: batch=4.")
         sizes[name.strip()] = int(value)
     return sizes
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .files import open_regular
 
-__all__ = ["Format", "recognise", "refusal", "task_of"]
+__all__ = ["Format", "not_safetensors", "recognise", "refusal", "task_of"]
 
 
 _ONNX = (
@@ -25,13 +25,14 @@ _COMPILED = "It is compiled already: mycc run, mycc inspect, mycc explain."
 
 class Format(NamedTuple):
     """name: with its article ("an ONNX file"); package, source: whether it is one; advice: what to do with it;
-    program: a source that torch.export saved."""
+    program: a source that torch.export saved; saved: how torch reads its weights, where torch.save wrote them."""
 
     name: str
     advice: str
     package: bool = False
     source: bool = False
     program: bool = False
+    saved: str = ""
 
 
 def recognise(path: str | os.PathLike[str]) -> Format | None:
@@ -73,6 +74,17 @@ def refusal(path: str | os.PathLike[str], package: bool = False, source: bool = 
     else:
         wanted = "not a package" if package else "not the source of a model"
     return f"{os.fspath(path)} is {found.name}, {wanted}", found.advice
+
+
+def not_safetensors(path: str | os.PathLike[str], reason: object) -> tuple[str, str | None]:
+    """What to say of a file that is read for its weights and is no safetensors file, and what helps."""
+    name, found = os.fspath(path), recognise(path)
+    if found is None or found.name.endswith("safetensors file"):
+        return f"{name} is no safetensors file: {reason}", None
+    hint = None
+    if found.saved:
+        hint = f"Convert it: safetensors.torch.save_file({found.saved}, 'weights.safetensors')"
+    return f"{name} is {found.name}, not a safetensors file", hint
 
 
 def _head(name: str) -> bytes:
@@ -167,9 +179,10 @@ def _of_pickle(name: str, data: bytes) -> Format:
                       "  example_inputs = (...,)\nand compile that.")  # fmt: skip
     load = f"torch.load({name!r}, map_location='cpu')"
     if not keys:
-        return Format("a state_dict saved by torch.save", _weights("torch", load))
+        return Format("a state_dict saved by torch.save", _weights("torch", load), saved=load)
     key = next((key for key in keys if "model" in key or "state_dict" in key), keys[0])
-    return Format("a checkpoint saved by torch.save", _weights("torch", f"{load}[{key!r}]"))
+    load += f"[{key!r}]"
+    return Format("a checkpoint saved by torch.save", _weights("torch", load), saved=load)
 
 
 def _weights(module: str, load: str) -> str:
@@ -213,7 +226,7 @@ def _read_pickle(stream: io.BytesIO, classes: list[str], keys: list[str]) -> Non
     last = ""  # what the last instruction made
     for code, argument, _ in pickletools.genops(stream):
         if code.name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            memo[len(memo) if argument is None else int(argument)] = last
+            memo[len(memo) if argument is None else int(str(argument))] = last
             continue
         made = ""
         if code.name == "GLOBAL":
@@ -223,7 +236,7 @@ def _read_pickle(stream: io.BytesIO, classes: list[str], keys: list[str]) -> Non
             made = f"{words[-2]}.{words[-1]}"
             classes.append(made)
         elif code.name in ("BINGET", "LONG_BINGET"):
-            made = memo.get(int(argument), "")
+            made = memo.get(int(str(argument)), "")
         elif code.name == "EMPTY_DICT":
             made = _DICTIONARIES[0]
         elif code.name in ("SHORT_BINUNICODE", "BINUNICODE", "UNICODE"):

@@ -175,7 +175,10 @@ class EntryPoint:
 
     def run_flat(self, tensors: Sequence[Any], stream: Any = None, seed: int | None = None) -> list[Any]:
         """Runs on the tensors of the flattened inputs; returns the flat list of outputs."""
-        outputs: list[Any] = self._run(self._index, tensors, stream, seed)
+        try:
+            outputs: list[Any] = self._run(self._index, tensors, stream, seed)
+        except InputError as error:
+            raise self._named(error, tensors) from None
         return outputs
 
     def all_outputs(self, manifest: Mapping[str, Any]) -> tuple[Port, ...]:

@@ -14,6 +14,7 @@ import torch
 
 from ...runtime.archive import MANIFEST, SOURCES, Archive
 from ...runtime.errors import InputError
+from ...runtime.formats import not_safetensors
 from ...runtime.strict_json import decode, encode
 from ...runtime.tensorfile import parse_header
 from ..model.graph import dtype_name
@@ -109,7 +110,8 @@ def _read(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     except OSError as error:
         raise InputError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from None
     except Exception as error:  # safetensors has an exception of its own that it does not name
-        raise InputError(f"{os.fspath(path)} is no safetensors file: {error}") from None
+        message, hint = not_safetensors(path, error)
+        raise InputError(message, hint=hint) from None
 
 
 class _Rows:

@@ -12,6 +12,8 @@ import torch
 from mycc.cli import app
 from mycc.compiler.bench.command import is_source
 from mycc.compiler.capture.source import load_source
+from mycc.compiler.package.other_weights import _read as read_for_package
+from mycc.runtime.checkpoint import read_tensors
 from mycc.runtime.formats import recognise
 from mycc.runtime.inspect import inspect_package
 from typer.testing import CliRunner
@@ -91,6 +93,19 @@ def test_other_formats_get_their_advice_everywhere(
         assert f"is {kind}, neither a package nor the source of a model" in done.stderr
         assert advice in done.stderr
     assert not (tmp_path / "sprung").exists()
+
+
+def test_weights_that_are_no_safetensors_say_how_they_become_some(files: Path) -> None:
+    expected = {
+        "weights.pth": ("a state_dict saved", "safetensors.torch.save_file(torch.load('", "map_location='cpu'), 'w"),
+        "net.ckpt": ("a checkpoint saved", "map_location='cpu')['net'], 'weights.safetensors')"),
+        "m.onnx": ("an ONNX file, not a safetensors file",),
+    }
+    for name, texts in expected.items():
+        for read in (read_for_package, read_tensors):
+            with pytest.raises(mycc.InputError) as refused:
+                read(files / name)
+            assert not [text for text in texts if text not in str(refused.value)]
 
 
 def test_sources_and_packages_are_told_apart(tmp_path: Path) -> None:

@@ -124,10 +124,10 @@ def test_the_command_says_the_same(server: CommandServer, package: Path, tmp_pat
     np.savez(tmp_path / "a.npz", ids=IDS.astype(np.float32), weight=WEIGHT)
     np.savez(tmp_path / "b.npz", ids=IDS, wight=WEIGHT)
     np.savez(tmp_path / "c.npz", ids=IDS + 11, weight=WEIGHT)
-    assert "dtype is f32" in refused("--input", "a.npz")
+    assert "ids.astype(numpy.int64)" in refused("--input", "a.npz")
     assert "weight" in refused("--input", "b.npz")
     assert "index" in refused("--input", "c.npz")
-    assert "batch" in refused("--size", "batch=99")
+    assert "--dynamic 'ids:0=batch(" in refused("--size", "batch=99")
     assert "no/such.npz" in refused("--input", "no/such.npz")
     assert "entry point 'backward'" in refused("--entry", "backward")
 
