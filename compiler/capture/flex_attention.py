@@ -12,13 +12,13 @@ torch.vmap, as torch's own eager form does. The block mask itself is not read: m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
+from .softmax_attention import Mod, softmax_attention
 from .traced import traced
 
 __all__ = ["FLEX_ATTENTION", "VMAP", "operands_of", "plain_attention", "unread_nodes"]
@@ -28,9 +28,10 @@ FLEX_ATTENTION = "flex_attention"
 VMAP = "torch._functorch.predispatch"
 _LOOKUP = torch.ops.aten.index.Tensor
 #: operators that make a scalar of nothing, and elementwise ones that torch does not tag as such
-_UNTAGGED = {"full", "new_ones", "new_full", "new_zeros", "ones", "zeros", "scalar_tensor", "where", "to", "_to_copy"}
-
-Mod = Callable[..., Tensor]
+_UNTAGGED = {
+    "full", "new_ones", "new_full", "new_zeros", "ones", "zeros", "scalar_tensor", "where", "to", "_to_copy",
+    "__and__", "__or__", "__xor__",
+}  # fmt: skip
 
 
 def operands_of(node: fx.Node) -> list[fx.Node]:
@@ -91,44 +92,10 @@ def plain_attention(node: fx.Node, bodies: Mapping[fx.Node, fx.GraphModule]) -> 
         query, key, value, score, mask, scale, score_operands, mask_operands = fx.node.map_arg(parts, own.__getitem__)
         score_mod = _elementwise_or_mapped(score, score_operands, scores=True)
         mask_mod = None if _is_true(mask) else _elementwise_or_mapped(mask, mask_operands)
-        return _attention(query, key, value, score_mod, mask_mod, scale, statistics)
+        return softmax_attention(query, key, value, score_mod, mask_mod, scale, statistics)
 
-    return traced(node, body, values)
-
-
-def _attention(
-    query: Tensor, key: Tensor, value: Tensor, score_mod: Mod, mask_mod: Mod | None, scale: float, statistics: bool
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The result, and the logarithm of the sums and the largest score of each row over log(2) where they are read."""
-    working = torch.float64 if query.dtype == torch.float64 else torch.float32
-    key, value = _repeated(query, key), _repeated(query, value)
-    scores = torch.matmul(query.to(working), key.to(working).transpose(-2, -1)) * scale
-    batch, heads, rows, columns = scores.shape
-    at = (
-        torch.arange(batch, device=query.device).view(-1, 1, 1, 1),
-        torch.arange(heads, device=query.device).view(-1, 1, 1),
-        torch.arange(rows, device=query.device).view(-1, 1),
-        torch.arange(columns, device=query.device),
-    )
-    scores = score_mod(scores, *at).to(working)
-    if mask_mod is not None:
-        scores = torch.where(mask_mod(*at), scores, -math.inf)
-    weights = torch.ops.aten._safe_softmax(scores, -1)
-    result = torch.matmul(weights.to(query.dtype), value.to(query.dtype))
-    if not statistics:
-        return result, None, None
-    empty = torch.all(scores == -math.inf, -1)
-    sums = torch.where(empty, -math.inf, scores.logsumexp(-1))
-    return result, sums / math.log(2), scores.amax(-1) / math.log(2)
-
-
-def _repeated(query: Tensor, operand: Tensor) -> Tensor:
-    """Keys or values with as many heads as the queries, and as many batches."""
-    batch, heads, rows, size = operand.shape
-    groups = query.shape[1] // heads
-    if groups != 1:
-        operand = operand.unsqueeze(2).expand(batch, heads, groups, rows, size).reshape(batch, -1, rows, size)
-    return operand.expand(query.shape[0], *operand.shape[1:]) if batch != query.shape[0] else operand
+    # what torch.vmap maps is traced operator by operator
+    return traced(node, body, values, composite=all(map(_is_elementwise, plain.values())))
 
 
 def _is_true(body: fx.GraphModule) -> bool:
@@ -171,7 +138,7 @@ def _indexed(node: fx.Node) -> bool:
 
 
 def _elementwise_or_mapped(body: fx.GraphModule, operands: tuple[Any, ...], scores: bool = False) -> Mod:
-    if all(_is_elementwise(node) for node in body.graph.nodes if node.op == "call_function"):
+    if _is_elementwise(body):
         return lambda *at: body(*at, *operands)
     return _mapped(body, operands, scores)
 
@@ -186,7 +153,11 @@ def _mapped(body: fx.GraphModule, operands: tuple[Any, ...], scores: bool) -> Mo
     return lambda *at: mapped(*at[: len(first)], *(i.flatten() for i in at[len(first) :]), *operands)
 
 
-def _is_elementwise(node: fx.Node) -> bool:
+def _is_elementwise(body: fx.GraphModule) -> bool:
+    return all(_is_elementwise_call(node) for node in body.graph.nodes if node.op == "call_function")
+
+
+def _is_elementwise_call(node: fx.Node) -> bool:
     """Whether a node of scalars means the same of tensors that broadcast."""
     value = node.meta.get("val")
     if not isinstance(node.target, torch._ops.OpOverload) or not isinstance(value, Tensor) or value.dim():

@@ -43,6 +43,7 @@ from .sparse import NoSparseForm, Sparse, is_sparse, sparse_call
 from .strides import overlaps, partly_overlap
 from .tensors import NeedsRetrace, RefusedNode, Tensor, bind, is_expanded, storages
 from .triton_calls import KERNEL_CALLS, KernelArguments, NoKernel, opened
+from .varlen_attention import varlen_attention
 
 __all__ = [
     "DROPOUTS", "INLINED", "SHARED", "WRITE_A_COPY", "FunctionalCopy", "NeedsRetrace", "RefusedNode", "Tensor",
@@ -182,7 +183,7 @@ class FunctionalCopy:
             return self._stopped(args[0], node)
         if target in _IDENTITIES or self._idle_dropout(node):
             return args[0]
-        body = opened(node)
+        body = opened(node) or varlen_attention(node)
         if body is not None:
             return self.copy(body, [env[n] for n in node.all_input_nodes], constant)
         kwargs = {key: self.nodes(bind(value, env)) for key, value in node.kwargs.items()}

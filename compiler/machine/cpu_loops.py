@@ -169,7 +169,8 @@ class WorkFacts:
 
     long: beside which the way of an element through memory is short. function: of an operator that is a function of
     many steps. load: of a load. cheap: more is worth storing rather than computing again. term: of a term that is
-    computed again for each reader; terms, block: most of them in a row, and in a block of columns.
+    computed again for each reader; terms, block: most of them in a row, and in a block of columns. mask: of a mask
+    that is made where attention reads it, beside the products of a head.
     """
 
     long: int = 12
@@ -179,6 +180,7 @@ class WorkFacts:
     term: int = 16
     terms: int = 1 << 16
     block: int = 1 << 18
+    mask: int = 40
 
 
 #: operator -> what one evaluation takes, in additions; operators that are not listed take 1. Estimates: what they

@@ -109,9 +109,9 @@ _LIVE = _row("dead-results", lambda g, c: remove_dead(g), establishes="LIVE", re
 _UNIQUE = _row(
     "reduction-cse", lambda g, c: eliminate_equal_reductions(g), needs="LIVE", establishes="UNIQUE", required=True
 )
-_ONCE = _row("inline", lambda g, c: inline_maps(g, c.remarks, recompute=False), "UNIQUE", "EXPRESSIONS")
+_ONCE = _row("inline", lambda g, c: inline_maps(g, c.remarks, False), "UNIQUE", "EXPRESSIONS")
 #: what is cheap is computed again rather than stored
-_AGAIN = _row("recompute", lambda g, c: inline_maps(g, c.remarks, recompute=True), "EXPRESSIONS")
+_AGAIN = _row("recompute", lambda g, c: inline_maps(g, c.remarks, True, c.device), "EXPRESSIONS")
 _EPILOGUES = _row("epilogues", lambda g, c: fuse_epilogues(g, c.remarks, c.family), "EXPRESSIONS", "EPILOGUES")
 _GLU = _row("glu", lambda g, c: fuse_glu(g, c.remarks, c.family), "EPILOGUES")
 

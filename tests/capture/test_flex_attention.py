@@ -11,7 +11,11 @@ import mycc
 import numpy as np
 import pytest
 import torch
+from mycc.compiler.capture import capture
+from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.expr import Acc
+from mycc.compiler.ir.structured import Attention, Gemm
+from mycc.compiler.lower import lower
 from mycc.compiler.lower.core.builder import call, number
 from mycc.compiler.schedule.matrix.hidden_keys import hides_keys
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -101,13 +105,36 @@ def test_scores_that_are_mapped(tmp_path: Path) -> None:
     torch.testing.assert_close(package(*one), module(*one), rtol=2e-5, atol=2e-6)
 
 
-def test_what_is_added_or_masked_is_an_attention(tmp_path: Path) -> None:
-    """Not products with all scores in memory between them."""
-    package = mycc.compile(
-        Call1(lambda q, k, v: flex_attention(q, k, v, score_mod=SCORES["causal with a slope"])),
-        operands(), out=tmp_path / "flex.pkg",
-    )  # fmt: skip
-    assert any("attention" in source for source in kernel_sources(package))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_what_is_added_or_masked_is_an_attention(target: str, dtype: torch.dtype) -> None:
+    """Not products with all scores in memory between them; heads that share keys read them where they lie."""
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        score, mask = (
+            SCORES["causal with a slope"],
+            create_block_mask(MASKS["sliding window"], None, None, 16, 16, "cpu"),
+        )
+        return flex_attention(q, k, v, score_mod=score, block_mask=mask, enable_gqa=True)
+
+    graph = run_graph_passes(capture(Call1(attention), operands(2, dtype)))
+    nodes = lower(graph, None, target).program.nodes
+    (found,) = [node for node in nodes if isinstance(node, Attention)]
+    assert not any(isinstance(node, Gemm) for node in nodes)
+    assert [o.buffer.kind for o in (found.q, found.k, found.v)] == ["input"] * 3
+
+
+def test_bfloats(tmp_path: Path) -> None:
+    """Products of bfloat16 are exact in float32, in which the scores are changed."""
+    inputs = operands(2, torch.bfloat16)
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return flex_attention(q, k, v, score_mod=SCORES["causal with a slope"], enable_gqa=True)
+
+    found = mycc.load(mycc.compile(Call1(attention), inputs, out=tmp_path / "bfloats.pkg"))(*inputs)
+    wanted = attention(*(x.double() for x in inputs))
+    error = (attention(*inputs).double() - wanted).abs().max()
+    assert (found.double() - wanted).abs().max() <= 1.5 * error
 
 
 def test_blocks_of_keys_that_a_mask_hides_are_not_read(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from mycc.compiler.capture import capture
 from mycc.compiler.ir.plans.gpu import AttentionPlan
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
 from ..helpers.device_programs import program_of, run_interpreted
 from ..helpers.triton_interpreter import TritonInterpreter
@@ -27,6 +28,19 @@ def behind(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
 
 def below(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
     return n < start.to(torch.int32) + m
+
+
+def window(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
+    return (n <= start + m) & (start + m - n < 24)
+
+
+def near(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
+    return (n - (start + m)).abs() <= 20
+
+
+def placed(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
+    """Of places alone; `start` says when nothing is seen at all."""
+    return (m - n < 24) & (n - m <= 8) & (start > 0)
 
 
 class _Model(torch.nn.Module):
@@ -47,6 +61,11 @@ CASES = {
     "fewer": (below, 40, 300, 31, (128, 300)),
     "the end": (behind, 20, 512, 300, (0, 256)),
     "all": (up_to, 40, 300, 290, (300, 300)),
+    "a window": (window, 40, 512, 300, (384, 512)),
+    "a window, behind it": (window, 40, 512, 300, (0, 256)),
+    "on both sides": (near, 40, 512, 128, (0, 64)),
+    "on both sides, behind them": (near, 40, 512, 128, (256, 512)),
+    "of places": (placed, 40, 512, 1, (128, 512)),
     "more than there are": (up_to, 40, 300, 2**62, (300, 300)),
 }
 
@@ -63,3 +82,27 @@ def test_hidden_blocks_are_not_read(name: str, interpreter: TritonInterpreter) -
     assert any(isinstance(x.plan, AttentionPlan) and x.plan.seen for x in program.schedule.kernels)
     (found,) = run_interpreted(program, interpreter, (q, k, v, start), {})
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+class _Packed(torch.nn.Module):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, texts: Tensor) -> Tensor:
+        return varlen_attn(q, k, v, texts, texts, 200, 200, window_size=(-1, 0), enable_gqa=True)
+
+
+def test_keys_of_other_texts_are_not_read(interpreter: TritonInterpreter) -> None:
+    """Packed texts: no mask is stored, and the keys of the first text are read by its own rows alone."""
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(200, heads, 32, generator=draw) for heads in (2, 1, 1))
+    texts = torch.tensor([0, 70, 74, 200], dtype=torch.int32)
+    program = program_of(capture(_Packed(), (q, k, v, texts)))
+    (plan,) = [x.plan for x in program.schedule.kernels if isinstance(x.plan, AttentionPlan)]
+    assert plan.seen is not None
+    assert plan.seen.begins
+    assert plan.seen.ends
+    stored = [b.size.constant for x in program.schedule.kernels for b in x.node.writes()]
+    assert max(n for n in stored if n is not None) < 200 * 200, "a mask or scores are stored"
+    own = [x[74:].transpose(0, 1)[None].double() for x in (q, k, v)]
+    wanted = F.scaled_dot_product_attention(*own, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+    k[:64] = v[:64] = torch.nan
+    (found,) = run_interpreted(program, interpreter, (q, k, v, texts), {})
+    torch.testing.assert_close(found[128:], wanted[54:].float(), rtol=1e-4, atol=1e-5)

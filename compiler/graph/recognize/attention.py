@@ -55,8 +55,9 @@ def recognize_attention(work: Work) -> dict[str, int]:
     """s = matmul(q, permute(k, [0, 1, 3, 2])) / sqrt(d) + mask
        y = matmul(softmax(s, -1), v)                         ->     y = sdpa(q, k, v, mask, scale=1/sqrt(d))
 
-    In 3 or 4 dimensions, with matmul, bmm or baddbmm, the scale on either side of the product, masks added, filled in
-    (masked_fill, where) or none, and scores that are reshaped to add the mask. The scores must have no other reader.
+    In 3 or 4 dimensions, in one type or with scores in a wider one, with matmul, bmm or baddbmm, the scale on either
+    side of the product, masks added, filled in (masked_fill, where) or none, and scores that are reshaped to add the
+    mask. The scores must have no other reader.
     A row that forbids every key gives 0 here where the spelled-out softmax of -inf gives NaN, as torch's own
     scaled_dot_product_attention does. Needs NORMAL and SIMPLE; establishes ATTENTION.
     """
@@ -75,7 +76,7 @@ def _attention(work: Work, node: Node) -> Node | None:
     weights, value = node.args
     if not is_tensor(weights) or not is_tensor(value) or not dtype(node).is_floating_point:
         return None
-    weights = _through_reshapes(weights, node)
+    weights = _through_views(weights, node)
     softmax, empty = _softmax(weights)
     if softmax is None:
         return None
@@ -106,14 +107,20 @@ def _softmax(weights: Node | None) -> tuple[Node | None, Node | None]:
     return (softmax, equal) if alone and found and rows else (None, None)
 
 
-def _through_reshapes(node: Node, reader: Node) -> Node | None:
-    """The node above reshapes that only this chain reads; None when something else reads it too."""
+def _through_views(node: Node, reader: Node) -> Node | None:
+    """The node above reshapes and roundings that only this chain reads; None when something else reads it too."""
     while True:
         if not only_user(node, reader):
             return None
-        if not is_op(node, "reshape", "expand"):
+        if not is_op(node, "reshape", "expand") and not _is_rounding(node):
             return node
         reader, node = node, node.args[0]
+
+
+def _is_rounding(node: Node) -> bool:
+    """Whether a node has floats in another type."""
+    floats = is_op(node, "_to_copy") and is_tensor(node.args[0]) and dtype(node.args[0]).is_floating_point
+    return floats and dtype(node).is_floating_point
 
 
 def _walk(scores: Scores, node: Any, reader: Node, beside: Node | None = None) -> bool:
@@ -136,6 +143,8 @@ def _step(scores: Scores, node: Node) -> Node | None:
     if is_op(node, "reshape"):
         same_rows = same_shape(shape(node)[-2:], shape(node.args[0])[-2:])
         return node.args[0] if same_rows else None
+    if _is_rounding(node):
+        return node.args[0]
     if is_op(node, "mul", "div") and number(node.args[1]) and len(node.args) == 2:
         factor = float(node.args[1])
         scores.scale *= factor if is_op(node, "mul") else 1.0 / factor
@@ -197,7 +206,7 @@ def _leads_to_product(node: Any, reader: Node) -> bool:
             return False
         if is_op(node, *_PRODUCTS, "baddbmm"):
             return True
-        if not is_op(node, "reshape", "mul", "div", "add"):
+        if not is_op(node, "reshape", "mul", "div", "add") and not _is_rounding(node):
             return False
         reader, node = node, node.args[0]
     return False
@@ -230,10 +239,14 @@ def _build(work: Work, node: Node, value: Node, scores: Scores) -> Node | None:
     query, key = scores.query, scores.key
     assert query is not None
     assert key is not None
+    to = dtype(value)
+    if any(dtype(t) != to and not _was(t, to) for t in (query, key)):
+        return None
+    query, key = (_as_it_was(work, t, to, node) for t in (query, key))
     q, k, v = shape(query), shape(key), shape(value)
     if not 3 <= len(q) <= 4 or len(k) != len(q) or len(v) != len(q):
         return None
-    if not same_shape(q[:-2], k[:-2]) or not same_shape(q[:-2], v[:-2]) or dtype(query) != dtype(value):
+    if not same_shape(q[:-2], k[:-2]) or not same_shape(q[:-2], v[:-2]):
         return None
     lead = scores.shape[:-2] if scores.shape is not None and len(scores.shape) != len(q) else None
     key_rows = _transposed(work, key, node)
@@ -256,6 +269,27 @@ def _build(work: Work, node: Node, value: Node, scores: Scores) -> Node | None:
         out = work.call(aten.reshape.default, (new, work.sizes(shape(node))), like=node, val=node.meta["val"])
     work.replace(node, out)
     return new
+
+
+_VIEWS = ("permute", "reshape", "expand")
+
+
+def _was(operand: Node, to: torch.dtype) -> bool:
+    """Whether a tensor has values of a narrower type alone."""
+    while is_op(operand, *_VIEWS):
+        operand = operand.args[0]
+    return _is_rounding(operand) and dtype(operand.args[0]) == to
+
+
+def _as_it_was(work: Work, operand: Node, to: torch.dtype, like: Node) -> Node:
+    """A tensor of which `_was` holds, or that is of the type, in that type: products of such values are exact."""
+    if dtype(operand) == to:
+        return operand
+    if not is_op(operand, *_VIEWS):
+        source: Node = operand.args[0]
+        return source
+    source = _as_it_was(work, operand.args[0], to, like)
+    return work.call(operand.target, (source, *operand.args[1:]), like=like)
 
 
 def _transposed(work: Work, key: Node, node: Node) -> Node:
@@ -283,7 +317,7 @@ def _mask(work: Work, node: Node, scores: Scores) -> Node | None:
     for mask, holds, fill in scores.fills:
         if not masks and len(scores.fills) == 1 and math.isinf(fill):
             return _allowed(work, node, mask, holds)
-        masks.append(_as_added(work, node, mask, holds, fill))
+        masks.append(_as_added(work, node, mask, holds, fill, dtype(scores.query)))
     total: Node | None = None
     for mask in masks:
         total = mask if total is None else work.call(aten.add.Tensor, (total, mask), like=node)
@@ -293,7 +327,7 @@ def _mask(work: Work, node: Node, scores: Scores) -> Node | None:
 def _added_mask(work: Work, node: Node, mask: Node, scores: Scores) -> Node:
     """A mask in the dtype of the scores (bool masks count as numbers when they are added)."""
     assert scores.query is not None
-    to = dtype(scores.query)
+    to = dtype(mask) if dtype(mask) == torch.float32 else dtype(scores.query)
     return mask if dtype(mask) == to else work.call(aten._to_copy.default, (mask,), {"dtype": to}, like=node)
 
 
@@ -302,7 +336,7 @@ def _allowed(work: Work, node: Node, mask: Node, holds: bool) -> Node:
     return work.call(aten.logical_not.default, (mask,), like=node) if holds else mask
 
 
-def _as_added(work: Work, node: Node, mask: Node, holds: bool, fill: float) -> Node:
-    zero, low = (work.call(aten.full.default, ([], v), {"dtype": dtype(node)}, like=node) for v in (0.0, fill))
+def _as_added(work: Work, node: Node, mask: Node, holds: bool, fill: float, to: torch.dtype) -> Node:
+    zero, low = (work.call(aten.full.default, ([], v), {"dtype": to}, like=node) for v in (0.0, fill))
     ends = (low, zero) if holds else (zero, low)
     return work.call(aten.where.self, (mask, *ends), like=node)

@@ -13,36 +13,40 @@ from collections.abc import Iterator
 
 from ...ir.expr import Expr, Load, rewrite, substitute
 from ...ir.in_place import over_own_elements, overwrites, shared_roots
-from ...ir.index import Indirect, product
+from ...ir.index import ONE, Indirect, product
 from ...ir.nodes import Map, Reduce, Scan, Scatter, Store
 from ...ir.program import AnyNode
 from ...ir.rewrite import map_expressions
 from ...ir.structured import Attention, AttentionGradient
+from ...machine.cpu import STREAM
 from ...machine.cpu_loops import WORK
 from ...machine.gpu import Device
 from ..cost.estimates import is_long, number, work
 from ..graph import NodeGraph, label, loads_of, operand_buffers
+from ..matrix.seen_keys import seen_keys
 from ..remarks import Remarks
 from .invert import invert
 
 
-def inline_maps(graph: NodeGraph, remarks: Remarks, recompute: bool) -> None:
+def inline_maps(graph: NodeGraph, remarks: Remarks, recompute: bool, device: Device | None = None) -> None:
     """Inlines every map that pays, producers before consumers.
 
     recompute=False: only into other maps, where no element is computed more often than before; what reads a product
-    may become its epilogue then, and is not lost to the reduction behind it.
+    may become its epilogue then, and is not lost to the reduction behind it. device: the GPU; None: a CPU.
     """
     for buffer in [b for node in graph.nodes for b in node.writes() if b.kind == "temp"]:
         node = graph.producer(buffer)  # of now: it may have taken in others
         if not isinstance(node, Map) or len(node.stores) != 1:
             continue
         if recompute or all(isinstance(reader, Map) for reader in graph.readers(buffer)):
-            _consider(graph, node, remarks, WORK.cheap if recompute else 0)
+            _consider(graph, node, remarks, WORK.cheap if recompute else 0, device)
 
 
-def _consider(graph: NodeGraph, node: Map, remarks: Remarks, budget: int) -> None:
+def _consider(graph: NodeGraph, node: Map, remarks: Remarks, budget: int, device: Device | None) -> None:
     store = node.stores[0]
     readers = list(graph.readers(store.buffer))
+    if budget and _shows_keys(node, store, readers, device):
+        budget = WORK.mask
     reason = _refusal(node, store, readers, budget) or _overwritten(graph, node, store, readers)
     for reader in readers:
         if reason:
@@ -70,6 +74,18 @@ def _refusal(node: Map, store: Store, readers: list[AnyNode], budget: int) -> st
     if cost > budget and evaluations > own:
         return f"would be computed {evaluations / max(own, 1):.3g} times, at {cost} operations each"
     return ""
+
+
+def _shows_keys(node: Map, store: Store, readers: list[AnyNode], device: Device | None) -> bool:
+    """Whether a map is a mask by whose comparisons attention leaves keys out (decision 0126), made of what is smaller.
+
+    A CPU leaves out what a stored mask hides, too: there the mask has to be long.
+    """
+    elements = node.extent.constant
+    if store.buffer.dtype != "bool" or (device is None and elements is not None and elements <= STREAM):
+        return False
+    smaller = all({v for v in node.dims if v.extent != ONE} - ld.vars() for ld in store.value.loads)
+    return smaller and all(isinstance(r, Attention) and seen_keys(inlined(r, node, store)) for r in readers)
 
 
 def inline_lookups(graph: NodeGraph, remarks: Remarks, device: Device) -> None:

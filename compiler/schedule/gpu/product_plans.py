@@ -8,10 +8,10 @@ from ...ir.plans.tiles import GemmTile, Tile
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import TENSOR_CORE_TILE, Device
 from ..cost.estimates import number
+from ..matrix.seen_keys import seen_keys
 from .axes import as_product
 from .blocks import blocks, power_of_two
 from .quantised_tiles import quantised_tile
-from .seen_keys import seen_keys
 from .tiles import attention_tile, conv_tile, gemm_tile
 
 
