@@ -38,7 +38,7 @@ def varlen_attention(node: fx.Node) -> fx.GraphModule | None:
     def body(*given: Any) -> Any:
         own = dict(zip(places, given, strict=True))
         values = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-        arguments = {name: fx.node.map_arg(value, own.__getitem__) for name, value in values.items()}
+        arguments: dict[str, Any] = {n: fx.node.map_arg(v, own.__getitem__) for n, v in values.items()}
         result, sums = _attention(arguments, statistics)
         if writes:
             arguments["out"].copy_(result)
@@ -56,8 +56,11 @@ def _attention(given: Mapping[str, Any], statistics: bool) -> tuple[Tensor, Tens
         key, value = (_gathered(x, given["block_table"]) for x in (key, value))
     scale = given.get("scale")
     first, end = texts.seen(query.shape[0])
+    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (query, key, value))
     found, sums, _ = softmax_attention(
-        *(x.transpose(0, 1).unsqueeze(0) for x in (query, key, value)),
+        q,
+        k,
+        v,
         None,
         lambda b, h, m, n: (n >= first[:, None]) & (n < end[:, None]),
         1 / math.sqrt(query.shape[-1]) if scale is None else scale,

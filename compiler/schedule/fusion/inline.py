@@ -85,7 +85,8 @@ def _shows_keys(node: Map, store: Store, readers: list[AnyNode], device: Device 
     if store.buffer.dtype != "bool" or (device is None and elements is not None and elements <= STREAM):
         return False
     smaller = all({v for v in node.dims if v.extent != ONE} - ld.vars() for ld in store.value.loads)
-    return smaller and all(isinstance(r, Attention) and seen_keys(inlined(r, node, store)) for r in readers)
+    made = [inlined(r, node, store) for r in readers] if smaller else []
+    return smaller and all(isinstance(r, Attention) and seen_keys(r) for r in made)
 
 
 def inline_lookups(graph: NodeGraph, remarks: Remarks, device: Device) -> None:
