@@ -311,6 +311,7 @@ def _lifted(work: Work, t: Node, lead: Any, node: Node) -> Node:
 
 def _mask(work: Work, node: Node, scores: Scores) -> Node | None:
     """One mask of all: a bool one for a single -inf fill, else the sum of what is added."""
+    assert scores.query is not None
     masks = [_added_mask(work, node, m, scores) for m in scores.masks]
     if scores.flat_mask is not None and scores.shape is not None:
         masks.append(_lifted(work, _added_mask(work, node, scores.flat_mask, scores), scores.shape[:-2], node))
