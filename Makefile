@@ -28,8 +28,8 @@ BUILD_TOOLS := scikit-build-core pybind11 cmake ninja
 # A change of these means a new install; the Python sources are used where they lie.
 INSTALLED := pyproject.toml CMakeLists.txt constraints.txt $(wildcard runtime/*.cpp runtime/src/*.in runtime/src/*/*) runtime/include/mycc/abi.h runtime/include/mycc/generate.h runtime/include/mycc/model.h runtime/include/mycc/tensor.h
 # By itself pytest passes by every folder that is called build, tests/build among them.
-# The tests of a file run in one process: what they compile together is compiled once.
-PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile -q -ra -o "norecursedirs=.*"
+# The tests of a file run in one process: what they compile together is compiled once. The longest files are begun first.
+PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder -q -ra -o "norecursedirs=.*"
 PACKAGE := compiler runtime templates commands arguments.py cli.py __init__.py __main__.py
 
 .DEFAULT_GOAL := help

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from .helpers.x87 import X87Stack
-from .slow_cases import slow_cases
+from .slow_cases import long_files, slow_cases
 
 Golden = Callable[[str], None]
 SLOW_SECONDS = 1800
@@ -47,6 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+    places = long_files()
+    items.sort(key=lambda item: places.get(item.nodeid.split("::")[0], len(places)))
 
 
 def folder_of(name: str) -> str:
@@ -70,14 +72,17 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints the seconds that the tests of each folder took, of all processes together, the longest tests, and how
-    many slow ones were left out. The seconds of all tests go into build/tests/durations.json."""
+    many slow ones were left out. The seconds of all tests without their fixtures go into build/tests/durations.json."""
     folders: Counter[str] = Counter()
     tests: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 folders[folder_of(report.nodeid)] += report.duration  # type: ignore[assignment]
                 tests[report.nodeid] += report.duration  # type: ignore[assignment]
+                if report.when == "call":
+                    calls[report.nodeid] += report.duration  # type: ignore[assignment]
     if left_out := terminalreporter.config.stash.get(LEFT_OUT, Counter()):
         rows = ", ".join(f"{name} {count}" for name, count in left_out.most_common())
         terminalreporter.section(f"{left_out.total()} slow tests were left out; make test-all runs them")
@@ -88,7 +93,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         longest = (f"{seconds:.0f} {name}" for name, seconds in tests.most_common(40))
         terminalreporter.line("\n".join(longest))
         DURATIONS.parent.mkdir(parents=True, exist_ok=True)
-        DURATIONS.write_text(json.dumps(dict(tests.most_common()), indent=1), encoding="utf-8")
+        DURATIONS.write_text(json.dumps(dict(calls.most_common()), indent=1), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from .slow_cases import WHOLE, choose
 
 
-def test_the_longest_cases_are_left_out_and_one_of_each_test_stays() -> None:
-    durations = {"a::t[1]": 50.0, "a::t[2]": 40.0, "a::u": 90.0, "b::v[x]": 30.0, "b::v[y]": 0.5, "b::v[z]": 0.5}
+def test_the_longest_are_left_out_and_one_of_each_file_stays() -> None:
+    durations = {"a::t[1]": 50.0, "a::t[2]": 40.0, "a::u": 90.0, "b::v[x]": 30.0, "b::v[y]": 0.5, "c::w": 60.0}
     assert choose(durations, frozenset(), 500.0) == []
-    assert choose(durations, frozenset(), 170.0) == ["a::t[1]"]
-    assert choose(durations, frozenset(), 135.0) == ["a::t[1]", "b::v[x]"]
-    assert choose(durations, frozenset(), 1.0) == ["a::t[1]", "b::v[x]"]  # u has one case, the others of v are short
+    assert choose(durations, frozenset(), 190.0) == ["a::u"]
+    assert choose(durations, frozenset(), 135.0) == ["a::t[1]", "a::u"]  # c has one test
+    assert choose(durations, frozenset(), 1.0) == ["a::t[1]", "a::u", "b::v[x]"]  # the last of b is short
 
 
 def test_cases_that_a_run_left_out_stay_on_the_list() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.evaluate import Undefined
+from mycc.compiler.ir.plans.laws import verify_plans
 from mycc.compiler.ir.program import AnyNode, Choose, Program, Repeat
 from mycc.compiler.ir.verify import BrokenLaw, verify_program
 from mycc.compiler.machine.gpu import DEVICES
@@ -83,9 +84,10 @@ class Judge:
     def follow(self) -> Program:
         """Schedules the program; WrongPass names the first pass that was wrong. Gives the scheduled program."""
         device = DEVICES[90] if self.family == "cuda" else None
-        result = schedule(self.program, device=device, observer=self._observe).program
-        self._check("in_a_row", result)
-        return result
+        result = schedule(self.program, device=device, observer=self._observe)
+        self._check("in_a_row", result.program)
+        verify_plans(result.kernels)
+        return result.program
 
     def _observe(self, name: str, before: Sequence[AnyNode], after: Sequence[AnyNode]) -> None:
         self.changed[name] += 1

@@ -14,6 +14,7 @@ from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.expr import Call, Expr, Load
 from mycc.compiler.ir.index import Index, Var, as_index, of, product
 from mycc.compiler.ir.nodes import Map, Origin, Store
+from mycc.compiler.ir.plans.laws import verify_plans
 from mycc.compiler.ir.program import AnyNode, Program
 from mycc.compiler.ir.verify import verify_program
 from mycc.compiler.lower import lower
@@ -60,6 +61,7 @@ def scheduled(function: Callable[..., Any], *inputs: torch.Tensor, **how: Any) -
     result = schedule(lowered(function, *inputs, **how).program)
     verify_program(result.program, "scheduling")
     verify_memory(result.program, result.memory)
+    verify_plans(result.kernels)
     return result
 
 

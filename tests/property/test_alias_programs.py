@@ -15,7 +15,7 @@ from .alias_programs import AliasProgram
 from .judge import Verdict
 from .programs import Input
 
-DRAWN, RUN = 24, 14  # programs of a seed, and how many of them torch and mycc take at least
+DRAWN, RUN = 60, 100  # programs of a round, and how many run in all
 FOUND = {
     "pieces beside a body that writes": AliasProgram(
         (Input("x0", (4, 3), "float32"), Input("k0", (4,), "int64")),
@@ -154,10 +154,9 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("seed", [20, 21])
-def test_random_programs(seed: int) -> None:
+def test_random_programs() -> None:
     """In a process of its own: what hypothesis draws for a seed depends on the modules that are imported."""
-    command = [sys.executable, "-m", "tests.property.explore", "--kind", "alias", "--seed", str(seed), "--no-shrink"]
+    command = [sys.executable, "-m", "tests.property.explore", "--kind", "alias", "--seed", "21", "--no-shrink"]
     command += ["--programs", str(RUN), "--round", str(DRAWN)]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]

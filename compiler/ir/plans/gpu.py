@@ -13,13 +13,14 @@ from .tiles import AttentionTile, GemmTile
 
 @dataclass(frozen=True)
 class GpuPlan:
-    """What all plans have.
+    """The fields of every plan.
 
-    form: which of the kernels of its kind. warps: of a program. stages: steps whose loads are under way. registers: of
-    a thread at most, None for what the compiler takes. pdl: the kernel may begin before its predecessor has ended.
-    room: it lets the next kernel begin early, as its programs leave room for it. wide: indices are of 64 bits. flush:
-    exponentials take numbers below the normal ones for zero. fuses: a product and a sum may be rounded once. widens:
-    the build may give it more warps on a chip whose registers do not suffice.
+    form: the kernel template of its kind. warps: how many warps a program has. stages: how many steps of the loop have
+    loads in flight (software pipelining). registers: the limit for a thread; None: the compiler decides. pdl: the
+    kernel may start before its predecessor has ended (programmatic dependent launch). room: it lets the next kernel
+    start early, because its programs leave resources free. wide: indices have 64 bits. flush: exponentials flush
+    subnormal numbers to zero. fuses: a multiplication and an addition may become one FMA. widens: the build may double
+    the warps on a chip with too few registers.
     """
 
     form: str = ""
@@ -36,12 +37,12 @@ class GpuPlan:
 
 @dataclass(frozen=True)
 class MapPlan(GpuPlan):
-    """Of a map, whose node has its adjacent loops fused. forms:
+    """The plan of a map, whose adjacent loops are fused. Its forms:
 
-    flat        a program has block[0] elements of all loops in one
-    transpose   a program has a tile: block[0] of the loop axes[0], which is written side by side, and block[1] of
-                axes[1], which is read side by side
-    rows        the same, with all other loops in one as the second axis
+    flat        all loops are one, and a program computes block[0] elements of it
+    transpose   a program computes a tile: block[0] iterations of axes[0], along which stores are contiguous, and
+                block[1] iterations of axes[1], along which loads are contiguous
+    rows        the same, where the second axis is all other loops in one
     """
 
     axes: tuple[Var, ...] = ()
@@ -49,20 +50,21 @@ class MapPlan(GpuPlan):
 
     @property
     def both(self) -> bool:
-        """Whether a tile has elements along both axes."""
+        """Whether a tile has several elements along the second axis."""
         return self.block[-1] > 1
 
 
 @dataclass(frozen=True)
 class PiecesPlan:
-    """How a long row is cut into whole pieces and a tile of what is left.
+    """How a long row is divided into blocks of one size and a masked tile for the remainder.
 
-    size: of a piece. count: pieces of a row. rest: lanes of the tile of what is left, 0 of nothing. start, unit: pieces
-    begin at the next multiple of `unit` elements behind the row's start; None where the row begins at one. held:
-    elements of the row that stay in registers. apart: every stage widens what is held in a way of its own, so that two
-    programs have room; widenings: for each stage its way, None where it widens nothing. pairs: numbers of the stages
-    that find the largest of two elements at once. scales: values of a row that multiply weights of a softmax, by their
-    logarithms.
+    size: the elements of a block. count: the blocks of a row. rest: the lanes of the remainder's tile; 0: there is
+    none. start, unit: the blocks begin at the first multiple of `unit` elements after the row's start; None where the
+    row itself begins at one. held: the elements of the row that stay in registers. apart: each stage converts the held
+    elements to float32 anew, so that two programs fit into the registers; widenings: the spelling of this conversion
+    for each stage, None where a stage converts nothing. pairs: the stages that take the maximum of two elements at
+    once. scales: the values of a row that multiply the weights of a softmax; their logarithms are added to the
+    exponents.
     """
 
     size: int
@@ -79,7 +81,7 @@ class PiecesPlan:
 
 @dataclass(frozen=True)
 class RowStage:
-    """A stage in terms of the row and its column loop; None: one value for each row."""
+    """A stage over a row. column: its loop over the row; None: it computes one value for each row."""
 
     node: Map | Reduce
     column: Var | None
@@ -87,8 +89,8 @@ class RowStage:
 
 @dataclass(frozen=True)
 class RowForm:
-    """A node as stages over rows. row: the flat loop over the rows, None when there is just one; whole: a row may be
-    held in registers."""
+    """A node as stages over rows. row: the fused loop over the rows; None: there is one row. whole: registers may hold
+    a row."""
 
     row: Var | None
     stages: tuple[RowStage, ...]
@@ -103,18 +105,19 @@ class RowForm:
 
 @dataclass(frozen=True)
 class RowsPlan(GpuPlan):
-    """Of reductions, and of nests over rows. forms:
+    """The plan of reductions, and of nests over rows. Its forms:
 
         held     a program holds `rows` rows in registers
-        walked   a program walks through `rows` rows, a block of each at a time
-        lanes    a lane walks through a row by itself, `rows` of them side by side
-        pieces   a program walks through one row in whole pieces: see PiecesPlan
+        walked   a program iterates over the blocks of `rows` rows at once
+        lanes    each lane iterates over a row of its own; a program has `rows` lanes
+        pieces   a program iterates over one row in blocks that need no mask: see PiecesPlan
 
-    nest: the stages with their loops flattened to a row and a column. blocks: elements of a row at a time, a number for
-    each stage. early: weights that are loaded before the predecessor has ended. places: for each reduction in rows
-    that are held, how the place of an extremum is found: "keys" (one maximum of integers with value and place), "units"
-    (the first run of `unit` elements that has it, then where it is there) or "tile". ahead: for each stage, blocks that
-    are under way where the compiler is told so, else 0. unrolled: for each stage, whether its steps are unrolled.
+    nest: the stages, whose loops are fused to one over the rows and one over the columns. blocks: how many elements of
+    a row a step takes, for each stage. early: the weights that are loaded before the predecessor has ended. places: how
+    each reduction of held rows finds an argmax index: "keys" (one maximum over integers that hold value and index),
+    "units" (the first run of `unit` elements that holds the maximum, then its index in the run) or "tile". ahead: for
+    each stage, how many blocks have loads in flight where the plan says so, else 0. unrolled: for each stage, whether
+    its loop is unrolled.
     """
 
     nest: RowForm | None = None
@@ -146,9 +149,10 @@ class RowsPlan(GpuPlan):
 
 @dataclass(frozen=True)
 class Combination:
-    """How two neighbouring stretches of a scan make one.
+    """The associative operator of a scan, which joins two neighbouring ranges of steps.
 
-    values: what a step alone gives, for each carry. function: of functions.py.j2. scan: Triton's own scan, if any.
+    values: the element of a single step, for each carry. function: its name in functions.py.j2. scan: the scan that
+    Triton has built in; "": none.
     """
 
     values: tuple[Expr, ...]
@@ -161,12 +165,12 @@ class Combination:
 
 @dataclass(frozen=True)
 class ScanPlan(GpuPlan):
-    """Of a scan. forms:
+    """The plan of a scan. Its forms:
 
-    steps   a lane takes the steps of its row in order; a program has `rows` lanes
-    rows    a program scans `rows` rows, `block` steps at once
+    steps   a lane runs the steps of its row in order; a program has `rows` lanes
+    rows    a program scans `rows` rows, `block` steps at a time
 
-    combination: how stretches of a row are put together in the form rows.
+    combination: the associative operator of the form rows.
     """
 
     combination: Combination | None = None
@@ -176,11 +180,11 @@ class ScanPlan(GpuPlan):
 
 @dataclass(frozen=True)
 class ScatterPlan(GpuPlan):
-    """Of a scatter. fill: of the kernel that fills the result in front of the updates. forms:
+    """The plan of a scatter. fill: the plan of the kernel that fills the result before the updates. Its forms:
 
-    ordered  a program has `block` updates that may be made in any order, and makes those behind each in order
-    last     a program has `block` updates of one step, and makes them where no later step leads to the same place: it
-             compares its indices with `ahead` later ones at once
+    ordered  a program has `block` updates that may run in any order; for each, it runs the inner loops in order
+    last     a program has `block` updates of one step, and writes those whose element no later step writes: it compares
+             their indices with `ahead` later ones at a time
     """
 
     block: int = 1
@@ -190,21 +194,22 @@ class ScatterPlan(GpuPlan):
 
 @dataclass(frozen=True)
 class ProductPlan(GpuPlan):
-    """Of a matrix product or a convolution. forms:
+    """The plan of a matrix product or a convolution. Its forms:
 
-        tile        a program computes a tile, or shares it with others (tile.split)
-        persistent  `walkers` programs walk over tiles, whose operands come through tensor descriptors
-        vector      one row, multiplied without tensor cores
-        planes      weights by groups, or of 4 bits: a step is a run of k for each plane (ir/layouts.py)
-        taps        a convolution as a product, whose steps go over the channels of one tap
-        flat        the same, whose steps go over taps and channels together
-        depthwise   windows of single channels
+        tile        a program computes a tile, or a part of its k (tile.split)
+        persistent  `walkers` programs iterate over the tiles; operands are loaded through tensor descriptors
+        vector      a matrix of one row is multiplied without tensor cores
+        planes      weights that are quantised by groups or to 4 bits: a step takes a part of k of each plane
+                    (ir/layouts.py)
+        taps        a convolution as an implicit GEMM whose steps iterate over the channels of one tap
+        flat        the same, whose steps iterate over taps and channels together
+        depthwise   a depthwise convolution without tensor cores
 
-    A convolution whose window is one pixel is a product. order: of tiles: "row" (there is one row of them), "column"
-    (there is one column), "rows" (row by row) or "groups" (of tile.group rows). prefetch: weights are asked for before
-    the predecessor has ended. precision: how float32 products are made (Device.float32). promoted: products of float8
-    that tensor cores sum with fewer digits before the sum is added to a float32; 0: there are no such products. ahead:
-    steps of the form for vectors whose loads are under way; 0: those of one step.
+    A convolution with a window of one pixel is a product. order: the order of the tiles: "row" (there is one row of
+    them), "column" (there is one column), "rows" (row by row) or "groups" (of tile.group rows). prefetch: weights are
+    prefetched before the predecessor has ended. precision: the precision of float32 products (Device.float32).
+    promoted: how many float8 products tensor cores add at their lower precision before the sum is added in float32; 0:
+    there are no such products. ahead: how many steps of the form `vector` have loads in flight; 0: one step.
     """
 
     ahead: int = 0
@@ -233,15 +238,15 @@ class SeenKeys:
 
 @dataclass(frozen=True)
 class AttentionPlan(GpuPlan):
-    """Of an attention. forms:
+    """The plan of an attention. Its forms:
 
-        heads    a tile has queries of one head
-        packed   a tile has the queries of all heads that share a key head
+        heads    the rows of a tile are queries of one head
+        packed   the rows of a tile are the queries of all heads that share a key head
 
-    head, value: elements of a row of keys and of values, with those that fill a tile. order: of tiles, "late first"
-    where the last ones see the most keys. queries: they come through a tensor descriptor, too. single: the keys are one
-    step. seen: a tile reads the blocks of keys alone that comparisons in the score show to one of its rows; None: all.
-    precision: as of ProductPlan.
+    head, value: the padded lengths of a row of keys and of values. order: the order of the tiles, "late first" where
+    the last ones attend to the most keys. queries: they are loaded through a tensor descriptor, too. single: one step
+    takes all keys. seen: a tile reads only the blocks of keys that comparisons in the score leave visible to one of its
+    rows; None: it reads all. precision: as in ProductPlan.
     """
 
     tile: AttentionTile | None = None
@@ -262,10 +267,10 @@ class AttentionPlan(GpuPlan):
 
 @dataclass(frozen=True)
 class PartPlan(GpuPlan):
-    """Of a launch of a routine. block: elements of a program. step: of those that are compared at once. run: length of
-    the sorted runs that it takes, or elements of the one program of a short mask. shares: programs that the work is
-    cut into, or passes of a Fourier transform in the kernel. tiles: powers of two that hold a matrix. places: bits of
-    an integer that counts the elements of two runs."""
+    """The plan of one launch of a routine. block: the elements of a program. step: how many of them are compared at a
+    time. run: the length of the sorted runs that it merges, or the elements of a short mask, which one program counts.
+    shares: how many programs share the work, or the passes of a Fourier transform in the kernel. tiles: the powers of
+    two that a matrix is padded to. places: the bits of an integer that counts the elements of two runs."""
 
     block: int = 0
     step: int = 0
@@ -277,7 +282,7 @@ class PartPlan(GpuPlan):
 
 @dataclass(frozen=True)
 class RoutinePlan(GpuPlan):
-    """Of a routine, whose launches have a plan each: parts. refused: why GPUs do not compute it; "": they do."""
+    """The plan of a routine. parts: a plan for each of its launches. refused: why GPUs do not compute it; "": none."""
 
     parts: tuple[PartPlan, ...] = ()
     refused: str = ""

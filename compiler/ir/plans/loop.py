@@ -15,7 +15,7 @@ class Form(Enum):
     """How the loops of a kernel lie around each other."""
 
     FLAT = "flat"  # a map of one loop
-    ROWS = "rows"  # stages one after the other, for each turn of the parallel loops
+    ROWS = "rows"  # the stages run one after the other in each iteration of the parallel loops
     TILES = "tiles"  # blocks of two loops, whose operands are transposed in registers
     COLUMNS = "columns"  # an outer-loop-vectorised reduction of blocks of columns
     WINDOWS = "windows"  # sliding windows
@@ -30,10 +30,10 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Transpose:
-    """Rows of memory and the tile that they are transposed to, or from.
+    """Rows of memory, and the tile that they are transposed into or out of.
 
-    tile[k*B + r] is what lies `start + r*pitch + k` elements into the buffer. onward: every block but the last has rows
-    of memory behind it; else, every block but the last of its turn.
+    tile[k*B + r] holds the element `start + r*pitch + k` of the buffer. onward: more rows of memory follow every block
+    but the last; otherwise they follow every block but the last of an iteration.
     """
 
     buffer: Buffer
@@ -45,10 +45,11 @@ class Transpose:
 
 @dataclass(frozen=True)
 class TransposedRows:
-    """Blocks of rows: what is transposed in, the stages with the lanes along the rows, and what is transposed out.
+    """Blocks of rows: the operands that are transposed in, the stages with the lanes along the rows, and the
+    results that are transposed out.
 
-    blocks: the parallel loops, those over the blocks of a row's last; element: the loop over a row; rows: of a block,
-    whole: all its rows are there.
+    blocks: the parallel loops; the loops over the blocks of rows are the last of them. element: the loop over a row.
+    rows: how many a block has. valid: how many of them exist.
     """
 
     blocks: tuple[Var, ...]
@@ -66,11 +67,11 @@ class TransposedRows:
 
 @dataclass(frozen=True)
 class SlidingWindows:
-    """Windows along the loop `row`: r reduces the places [r * step - pad, r * step - pad + taps) of those in [0, size).
+    """Windows along the loop `row`: window r reduces the places [r * step - pad, r * step - pad + taps) in [0, size).
 
-    inner: the reduction of one place, named `at`, in lanes that lie inside along `lanes`; edge: in any lanes.
-    inside: the first lane all of whose window lies inside, and the lane behind the last such.
-    weighted: the tap that a row is of a window, where the reduction depends on it; None: it adds the same to each.
+    inner: the reduction at one place, which is called `at`, for lanes whose windows lie inside along `lanes`; edge: the
+    same for all lanes. inside: the range of lanes whose whole windows lie inside. weighted: the index of the tap, where
+    the reduction depends on it; None: a place adds the same value to every window.
     """
 
     row: Var
@@ -87,7 +88,7 @@ class SlidingWindows:
 
     @property
     def open(self) -> int:
-        """Windows that have begun when one ends."""
+        """How many further windows are open when one ends."""
         return (self.taps - 1) // self.step
 
     def __str__(self) -> str:
@@ -96,10 +97,10 @@ class SlidingWindows:
 
 @dataclass(frozen=True)
 class CombinedResult:
-    """A result whose rows, `length` elements each, are gathered in a cache and written by non-temporal stores, in whole
-    lines.
+    """A result whose rows of `length` elements are collected in a buffer in the cache; non-temporal stores then write
+    them in whole lines.
 
-    pipeline_stage: the pipeline stage that writes them, where rows have stages.
+    pipeline_stage: the pipeline stage that writes the rows, where the kernel is pipelined.
     """
 
     buffer: Buffer
@@ -112,9 +113,10 @@ class CombinedResult:
 
 @dataclass(frozen=True)
 class RowOperand:
-    """What is prefetched of an operand for a row of the kernel: `length` elements from `start` on.
+    """The part of an operand that is prefetched for a row of the kernel: `length` elements from `start` on.
 
-    at_once: all of it before the row begins; else vector by vector, or the `first` elements where it is only moved.
+    at_once: the whole part is prefetched before the row begins; otherwise each vector prefetches its share. first: how
+    many elements are prefetched where the kernel only copies the row.
     """
 
     buffer: Buffer
@@ -126,7 +128,7 @@ class RowOperand:
 
 @dataclass(frozen=True)
 class RowPrefetch:
-    """Rows of operands that are fetched `distance` rows before their turn; stage: the stage of a nest that fetches."""
+    """Rows of operands that are prefetched `distance` rows early; stage: the stage of a nest that prefetches them."""
 
     distance: int
     operands: tuple[RowOperand, ...]
@@ -138,9 +140,9 @@ class RowPrefetch:
 
 @dataclass(frozen=True)
 class TilePlan:
-    """Blocks of `rows` x `columns` elements of the loop `cross` and the loop along the lanes.
+    """Blocks of `rows` x `columns` iterations of the loop `cross` and of the vector loop.
 
-    operands: the loads that are transposed in registers, `depth` rows of them together.
+    operands: the loads that are transposed in registers, `depth` rows at a time.
     """
 
     cross: Var
@@ -157,8 +159,8 @@ class TilePlan:
 class WindowWalk:
     """How sliding windows walk over memory.
 
-    walks: the parallel loops, with `block` over blocks of `size` windows among them; None: all windows are one walk.
-    prefetch: of each operand, what is fetched at a place; shared: each vector fetches its share of it.
+    walks: the parallel loops; `block` among them is the loop over blocks of `size` windows, None where one walk covers
+    all windows. prefetch: what is prefetched of each operand at a place; shared: each vector prefetches its share.
     """
 
     walks: tuple[Var, ...]
@@ -173,8 +175,8 @@ class WindowWalk:
 
 @dataclass(frozen=True)
 class PipelineBlocks:
-    """Of pipelined columns: `region` neighbouring blocks are computed one after the other, while the next region is
-    fetched; `together`: rows that come and go together."""
+    """The blocks of a kernel that is pipelined over columns. region: how many neighbouring blocks are computed while
+    the next region is prefetched. together: how many rows are loaded and stored together."""
 
     region: int = 1
     together: int = 1
@@ -189,15 +191,15 @@ class ReductionKind(Enum):
     """How a stage reduces."""
 
     HORIZONTAL = "horizontal"  # the lanes run along a reduced loop
-    VERTICAL = "vertical"  # every lane reduces for itself
+    VERTICAL = "vertical"  # each lane has a reduction of its own
     COLUMNS = "columns"  # outer-loop-vectorised: rows of memory are added to a block of accumulators
     ARGMAX = "argmax indices"
 
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Neighbours along the lanes that are fetched before they are read: those of `buffer` from `index` on, `vectors`
-    vectors further. level: of the cache that they come to; the second for what is no stream."""
+    """A prefetch of the elements of `buffer` along the lanes, `vectors` vectors after `index`. level: the cache that
+    they are brought into; streams go to the first level, other accesses to the second."""
 
     buffer: Buffer
     index: Index
@@ -211,12 +213,13 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class ColumnWalk:
-    """How rows of memory are walked over that lie across the lanes.
+    """The order in which an outer-loop-vectorised reduction reads the rows of memory.
 
-    columns: of a block of accumulators. rows: that are walked over together; one_by_one: one behind the other instead,
-    for what is long to compute; in_order: each as a whole, as they lie in memory; streams: rows that go together lie
-    in equal distances, else side by side. block_rows: rows after which sums are added to the result. apart: rows of
-    memory lie pages apart. prefetch: what is fetched meanwhile.
+    columns: the width of a block of accumulators. rows: how many rows are read together. one_by_one: they are read one
+    after the other instead, because a value takes long to compute. in_order: each row is read whole, in the order of
+    memory. streams: rows that are read together are equally far apart; otherwise they are neighbours. block_rows: the
+    number of rows after which the sums are added to the result. apart: rows of memory are pages apart. prefetch: what
+    is prefetched meanwhile.
     """
 
     columns: int
@@ -231,8 +234,8 @@ class ColumnWalk:
 
 @dataclass(frozen=True)
 class RowStreams:
-    """Rows that are reduced together: one behind the other as they lie in memory (in_order), or several streams of
-    rows, `piece` elements of each in its turn. prefetch: what is fetched meanwhile."""
+    """The order in which rows are reduced. in_order: one after the other, as in memory; otherwise several rows are
+    streams that advance by `piece` elements each, round robin. prefetch: what is prefetched meanwhile."""
 
     in_order: bool
     piece: int
@@ -241,11 +244,11 @@ class RowStreams:
 
 @dataclass(frozen=True)
 class HorizontalPlan:
-    """How a reduction along the lanes runs.
+    """How a horizontal reduction runs.
 
-    piece: elements that its accumulators take in a run; 0: the whole row. streamed: elements of a row that are read as
-    interleaved streams, `stream` of each at a time. prefetch: what is fetched for each vector. row_streams: how rows of
-    a kernel go together that does nothing else.
+    piece: how many elements the accumulators take before they are combined; 0: the whole row. streamed: how many
+    elements of a row are read as interleaved streams, `stream` elements of each at a time. prefetch: what is prefetched
+    for each vector. row_streams: the order of the rows, where the kernel does nothing but this reduction.
     """
 
     piece: int
@@ -257,13 +260,13 @@ class HorizontalPlan:
 
 @dataclass(frozen=True)
 class VerticalPlan:
-    """How a reduction runs in which every lane reduces for itself.
+    """How a vertical reduction runs.
 
-    inside: the reduction with loops that leave out what its conditions leave out (bound tightening). unroll: iterations
-    of each reduced loop that are unrolled; 0: a loop. strips: short rows of memory in their order, all vectors of a row
-    in registers. neighbours: the number of the reduced loop whose windows are read as the vectors that they fill.
-    stream: what is fetched once for each row of lanes; planes: for each vector. part: of transposed
-    rows, elements that are summed before their sum is added to that of those before them; 0: all.
+    inside: the reduction after bound tightening: its loops leave out the iterations that its conditions leave out.
+    unroll: how many iterations of each reduced loop are unrolled; 0: it stays a loop. strips: short rows of memory are
+    read in order, with all vectors of a row in registers. neighbours: the position of the reduced loop whose windows
+    are read as whole vectors. stream: what is prefetched once for each row of lanes; planes: for each vector. part: of
+    transposed rows, how many elements are summed before their sum is added to the total; 0: all.
     """
 
     inside: Reduce
@@ -281,22 +284,20 @@ class VerticalPlan:
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """How the loops of a kernel run. Loops are those of the kernel's node.
+    """How the loops of a kernel run. The loops are those of the kernel's node.
 
-    form: how they lie around each other. vector: the loop along the lanes of each stage (a map, reduction or scan
-    is one stage); None: one element at a time; empty where it follows from the form. parallel: the loops whose
-    iterations threads share out; those that are neither parallel nor along the lanes run inside. tile: the blocks
-    of a map that transposes operands. interleaved: the lanes of a map whose stores lie side by side and leave
-    together, shuffled in registers. transposed, windows, window_walk, pipeline: of kernels of those forms.
-    nontemporal: results so large that they are written by non-temporal stores where vectors are
-    whole lines of memory. aligned_lines: those vectors have to be whole lines. combined: results whose lines are
-    put together in a cache first (write combining). row_prefetch: rows of operands that are prefetched before their
-    iteration.
+    form: how the loops are nested. vector: the vector loop of each stage (a map, reduction or scan is one stage); None:
+    the stage is scalar; empty where the form says it. parallel: the loops whose iterations are divided among threads;
+    the loops that are neither parallel nor vector loops run inside them. tile: the blocks of a map that transposes
+    operands. interleaved: the vector loop of a map whose neighbouring stores are interleaved in registers.
+    transposed, windows, window_walk, pipeline: present in kernels of those forms. nontemporal: results that are large
+    enough for non-temporal stores, where a vector is a whole line of memory. aligned_lines: these vectors have to be
+    whole lines. combined: results whose lines are completed in the cache first (write combining). row_prefetch: rows of
+    operands that are prefetched before their iteration.
 
-    Of each stage: reduction: how it reduces; None for a map. peel: a part of a vector goes in front, so that the
-    others are aligned (alignment peel). prefetch: what it fetches; None: what its form fetches by itself. walk: how
-    rows of memory are walked over that lie across its lanes. vertical, horizontal: how lanes run that reduce for
-    themselves, and how those do that reduce one row.
+    The other fields have an entry for each stage. reduction: its kind; None for a map. peel: a partial vector runs
+    first, so that the others are aligned (alignment peel). prefetch: what the stage prefetches; None: what its form
+    prefetches by itself. walk, vertical, horizontal: how a reduction of that kind runs.
     """
 
     form: Form = Form.ROWS
@@ -320,17 +321,17 @@ class LoopPlan:
     horizontal: tuple[HorizontalPlan | None, ...] = ()
 
     def fetched(self, stage: int) -> tuple[Prefetch, ...]:
-        """What a stage fetches, or a pipeline stage of pipelined rows."""
+        """What a stage prefetches, or a pipeline stage of pipelined rows."""
         return (self.prefetch[stage] or ()) if self.prefetch else ()
 
 
 @dataclass(frozen=True)
 class UpdatesPlan:
-    """How a scatter runs on CPUs: the loops of its fill, which are fused, and those of its updates.
+    """How a scatter runs on CPUs: the loops of its fill, which are fused, and the loops of its updates.
 
-    fill: the loop along the lanes of the fill; None: one element at a time. columns: the loop of the updates whose
-    neighbours lie side by side in memory; it runs inside the others. lanes: neighbours along it are a vector. prefetch:
-    what is fetched for each vector of updates.
+    fill: the vector loop of the fill; None: the fill is scalar. columns: the innermost loop of the updates, whose
+    iterations are neighbours in memory. lanes: it is a vector loop. prefetch: what is prefetched for each vector of
+    updates.
     """
 
     fill: Var | None = None

@@ -1,7 +1,7 @@
 """The plan of a CPU kernel of products, convolutions or attention: algorithm, packing, register tiles, blocking.
 
-The rows of a block and the tasks of a run follow at run time from the sizes and the number of threads; the plan says
-what they are cut by.
+The rows of a block and the tasks follow at run time from the sizes and the number of threads. The plan gives the limits
+that they follow from.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .loop import Prefetch
 
 
 class Packing(Enum):
-    """When the operand that all rows share is put into panels of 16 columns, in the order in which tiles read it."""
+    """When the operand that all rows share is packed into panels of 16 columns, in the order in which tiles read it."""
 
     COMPILE_TIME = "at compile time"
     RUN_TIME = "at run time"
@@ -25,11 +25,12 @@ class Packing(Enum):
 
 @dataclass(frozen=True)
 class GemmBlocking:
-    """How a product is cut.
+    """How a product is blocked.
 
-    depth: longest block of k. together: blocks of k of a pass over the rows, where there are no more: else the sums
-    wait in the second cache between them. group_bytes: of a block of k of a group of panels, which stays in the first
-    cache. block_bytes: of a block of k of the rows of a task, which stays in the second cache.
+    depth: the largest block of k. together: how many blocks of k one pass over the rows may take; where a product has
+    more, partial sums are kept in the second-level cache between passes. group_bytes: the size of one k block of a
+    group of panels, which stays in the first-level cache. block_bytes: the size of one k block of a task's rows, which
+    stays in the second-level cache.
     """
 
     depth: int
@@ -40,10 +41,10 @@ class GemmBlocking:
 
 @dataclass(frozen=True)
 class ConvBlocking:
-    """How a direct convolution is cut.
+    """How a direct convolution is blocked.
 
-    depth: longest block of taps times channels, about. panel_bytes: weights of such a block of a group of panels, which
-    stay in the second cache. pixels: of the output in a block, about.
+    depth: about the largest block of taps times channels. panel_bytes: the size of the weights of such a block for a
+    group of panels, which stay in the second-level cache. pixels: about how many outputs a block has.
     """
 
     depth: int
@@ -53,8 +54,8 @@ class ConvBlocking:
 
 @dataclass(frozen=True)
 class AttentionBlocking:
-    """How attention is cut. key_block: most keys of a block of the online softmax. chunk_floats: elements of the
-    queries of a task, about: every task packs keys and values again."""
+    """How attention is blocked. key_block: the most keys in a block of the online softmax. chunk_floats: about how many
+    elements the queries of a task have; each task packs keys and values for itself."""
 
     key_block: int
     chunk_floats: int
@@ -77,7 +78,7 @@ class RegisterTile:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of memory from an element on: of `buffer` from `index` on, `step` elements apart; 0: all are the same."""
+    """Rows of `buffer` that begin at `index` and are `step` elements apart; step 0: all rows are the same memory."""
 
     buffer: Buffer
     index: Index
@@ -89,7 +90,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Added:
-    """out = (sum + bias) + residual, no less than `low` and no more than `high`; NaN stays. None: not added."""
+    """out = clamp((sum + bias) + residual, low, high), which keeps NaN. bias, residual: None where there is none."""
 
     out: Rows
     bias: Rows | None
@@ -108,8 +109,8 @@ class Added:
 class EpiloguePlan:
     """How tiles finish their elements; indices are over the loops z, m and column of ir.rewrite.epilogues.
 
-    adds: the epilogue only adds and bounds, which tiles do while the sums are in registers. results: the rows that
-    tiles fetch before they write there; None: none. prefetch: what is fetched of operands before it is read.
+    adds: the epilogue only adds and clamps, and tiles do both while the sums are in registers. results: the rows of
+    results that tiles prefetch before they write them; None: none. prefetch: what is prefetched of operands.
     """
 
     adds: Added | None = None
@@ -124,11 +125,11 @@ class MatrixPlan:
     algorithm: "gemm", "gemm-glu" (columns and their gates together), "gemm-integer" (both operands of bytes),
     "gemm-mixed" (integer weights become floats in registers); of convolutions "depthwise", "direct" or another of
     ir.structured.Algorithm; "chain"; "attention", "attention-gradient". packing: of the operand that all rows share.
-    tiles: for each level, what registers hold. blocking: None where the algorithm has none. streamed: the weights are
-    read once, as fast as memory gives them, so the kernel is told how many bytes the run reads in all. epilogue: how
-    tiles finish their elements. tasks: the axes along which threads share the kernel, the outermost first.
-    skips_hidden: attention of many rows leaves out blocks of keys that its mask hides from all of them. links: of a
-    chain, the plan of each convolution.
+    tiles: the register tile of each level. blocking: None where the algorithm has none. streamed: the weights are read
+    once at the bandwidth of memory, and the kernel gets the number of bytes that the run reads. epilogue: how tiles
+    finish their elements. tasks: the axes that are divided among threads, the outermost first. skips_hidden: attention
+    with many query rows skips blocks of keys that its mask hides from all of them. links: of a chain, the plan of each
+    convolution.
     """
 
     algorithm: str = ""

@@ -7,29 +7,30 @@ from typing import TypeAlias
 
 
 class Shares:
-    """A tile that several programs may share: `split` of them."""
+    """A tile whose reduction may be split among programs: `split` of them."""
 
     split: int
 
     @property
     def shared(self) -> bool:
-        """Whether there are several."""
+        """Whether several programs compute one tile."""
         return self.split > 1
 
     @property
     def shares(self) -> str:
-        """What the name of a kernel says of them."""
+        """The suffix of the kernel's name."""
         return f"_s{self.split}" if self.shared else ""
 
 
 @dataclass(frozen=True)
 class GemmTile(Shares):
-    """How a matrix product is cut. m, n, k: the tile and the step; n is the sum of `parts` (192 = 128 + 64).
+    """How a matrix product is tiled. m, n: the tile; k: the step of its loop. n is the sum of `parts` (192 = 128 + 64).
 
-    split: programs that share a tile, each a run of k. group: rows of tiles that run together. descriptors: operands
-    come through tensor descriptors, and `together` programs of each multiprocessor walk over tiles; flatten: a hint
-    for that walk. specialize: some warps of the walk load, the others multiply, each half of the rows. halves: the tile
-    is finished in two halves. vector: one row of a, multiplied without tensor cores.
+    split: how many programs share a tile, each with a part of k (split-K). group: how many rows of tiles run together.
+    descriptors: operands are loaded through tensor descriptors, and `together` persistent programs on each
+    multiprocessor iterate over the tiles; flatten: a hint for that loop. specialize: some warps of these programs load,
+    and the others multiply half of the rows each. halves: the epilogue runs on two halves of the tile. vector: a matrix
+    of one row is multiplied without tensor cores.
     """
 
     m: int
@@ -59,9 +60,8 @@ class GemmTile(Shares):
 
 @dataclass(frozen=True)
 class AttentionTile(Shares):
-    """How attention is cut: m query rows by n keys a step; split: programs that share the rows, each a run of keys.
-
-    descriptors: queries, keys and values come through tensor descriptors.
+    """How attention is tiled: m query rows by n keys in each step. split: how many programs share the rows, each with a
+    part of the keys. descriptors: queries, keys and values are loaded through tensor descriptors.
     """
 
     m: int

@@ -14,8 +14,9 @@ laws on random nodes with the evaluator.
     gemm_epilogue, conv_epilogue             the loops over a product's results  epilogues.py
 
 The other primitives change how a kernel runs and never what it computes, so each of them is a field of its plan
-(compiler/ir/plans/loop.py): vectorize (`vector`, `form`), unroll and jam (`vertical`, `horizontal`), sliding_window
-(`windows`), pipeline (`pipeline`), prefetch (`prefetch`, `row_prefetch`), store policy (`nontemporal`, `combined`).
+(compiler/ir/plans/loop.py), with its picture and law in compiler/ir/plans/laws.py: vectorize (`vector`, `form`), unroll
+and jam (`vertical`, `horizontal`), sliding_window (`windows`), pipeline (`pipeline`), prefetch (`prefetch`,
+`row_prefetch`), store policy (`nontemporal`, `combined`).
 """
 
 from .expressions import map_expressions, rename, substituted, with_loops
