@@ -116,7 +116,7 @@ def _is_outer(loop: Var, node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> bo
 
 def _other_elements(index: Index, lanes: Var) -> bool:
     """Whether two lanes write other elements, as far as it is known without the values of indices in memory."""
-    return lanes in index.vars() and (injective(index, (lanes,)) or len(index.atoms()) > 1)
+    return lanes in index.vars() and (injective(index, (lanes,)) or len(tuple(index.atoms())) > 1)
 
 
 def _unroll(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> Iterator[str]:
