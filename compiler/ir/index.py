@@ -105,7 +105,10 @@ class Index:
     __slots__ = ("_hash", "_key", "terms")
 
     def __init__(self, terms: Mapping[Monomial, int]):
-        self.terms: dict[Monomial, int] = dict(sorted(terms.items(), key=lambda t: tuple(a.key for a in t[0])))
+        ordered = terms.items()
+        if len(terms) > 1:
+            ordered = sorted(ordered, key=lambda t: tuple(a.key for a in t[0]))  # type: ignore[assignment]
+        self.terms: dict[Monomial, int] = dict(ordered)
         self._hash = hash(tuple(self.terms.items()))
         self._key: tuple | None = None
 
@@ -207,8 +210,13 @@ class Index:
 
     def substitute(self, values: Mapping[Atom, Index], rewrite: Callable[[object], object] | None = None) -> Index:
         """Replaces atoms by indices; `rewrite` is applied to the scalar expressions inside Indirect atoms."""
-        total = ZERO
+        kept = {m: c for m, c in self.terms.items() if all(type(a) in (Var, Size) and a not in values for a in m)}
+        if len(kept) == len(self.terms):
+            return self
+        total = Index(kept)
         for monomial, c in self.terms.items():
+            if monomial in kept:
+                continue
             product = Index({(): c})
             for atom in monomial:
                 product = product * _substitute_atom(atom, values, rewrite)

@@ -49,7 +49,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda x: (torch.cat([x, x]), torch.cat([x, torch.ones(1, 4)]), x.repeat(3, 1), x.T, x[:, :0]),
         (E,),
     ),
-    "empty products": (lambda x: (x.T @ x, torch.zeros(3, 0) @ torch.zeros(0, 2), x.new_ones(2, 0).sum(1)), (E,)),
+    "empty products": (
+        lambda x, y: (x.T @ x, x.T @ torch.ones(0, 2), (x @ y).T, (y @ x.T).T.contiguous(), x.new_ones(2, 0).sum(1)),
+        (E, torch.ones(4, 4)),
+    ),
     "numbers": (
         lambda x: (x.sum(), x.sort()[0], x.reshape(1, 1), x.argmax(), x.cumsum(0), x.softmax(0)),
         (torch.tensor(2.0),),

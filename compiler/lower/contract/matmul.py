@@ -186,7 +186,8 @@ def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index,
     takes = ctx.takes_product(a.dtype)
     if not takes and packed:
         raise ctx.refuse(f"matrix products of {a.dtype} are not supported on this target")
-    if not takes or (not packed and _are_dots(ctx, a, n, b.strides[-2])):
+    empty = ZERO in (*a.shape[:-1], n)  # its columns are no digits of a place, where an epilogue stores across them
+    if not takes or (not packed and (empty or _are_dots(ctx, a, n, b.strides[-2]))):
         return _sums(ctx, a, b, n, k, finish, dtype)
     assert a.strided is not None
     builder = ctx.builder

@@ -214,9 +214,7 @@ def as_prologue(
         for load in _loads(members[reader]):
             if load.buffer is not store.buffer:
                 continue
-            values = invert(store, maker.dims, load.index)
-            places = {v: (values or {}).get(v) for v in maker.dims}
-            found = {v: r for v, place in places.items() for r in rows if place == of(r)}
+            found = _rows_read(store, maker.dims, load.index, rows)
             if len(found) != len(rows) or (names is not None and names != found):
                 return None, "its rows are not the rows of the reduction"
             names = found
@@ -227,6 +225,12 @@ def as_prologue(
     if not stays_in_place(graph, {*members, maker}):
         return None, "what it reads is written over in place"
     return _rename(maker, names, rows), ""
+
+
+def _rows_read(store: Store, dims: tuple[Var, ...], place: Index, rows: tuple[Var, ...]) -> dict[Var, Var]:
+    """Which of the loops `dims` of a store is which row where a nest over the rows reads `place`."""
+    values = invert(store, dims, place) or {}
+    return {v: r for v, own in values.items() for r in rows if isinstance(v, Var) and own == of(r)}
 
 
 def _reduces_as_many(node: Reduce, members: dict[AnyNode, Map | Reduce]) -> bool:
