@@ -30,11 +30,10 @@ from typing import Any
 import mycc
 import torch
 from choice_forms import choices
-from loop_forms import Form, forms
+from loop_forms import Form, Function, forms
 from mycc.compiler.ir.ops import GPU_ALONE, OPS, Printed, spell
 from mycc.compiler.machine.targets import parse_targets
 from reduction_forms import reductions
-from torch import nn
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 9
@@ -46,15 +45,6 @@ FLAGS = [
     *("-ffp-contract=off", "-Wno-psabi", "-shared", "-fPIC", "-pthread"),
     *(f"-I{folder}" for folder in (ROOT / "runtime" / "include", ROOT)),
 ]
-
-
-class Module(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs)
 
 
 ROOFS = r"""
@@ -244,7 +234,7 @@ def main() -> None:
             return
         chosen = [listed_forms(size, options.only) for size in (options.megabytes, options.cached)]
         entries: dict[str, Any] = {
-            f"{size}{i}": (Module(f.function), f.inputs)
+            f"{size}{i}": (Function(f.function), f.inputs)
             for size, listed in zip(("form", "small"), chosen, strict=True)
             for i, f in enumerate(listed)
         }

@@ -14,86 +14,23 @@ first two cases of each kind, to see that all runs.
 from __future__ import annotations
 
 import argparse
-import importlib
-import inspect
-import itertools
 import math
-import random
 import statistics
-import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import convolutions
 import mycc
 import torch
-import zoo
-from choice_forms import choices
-from kernels_loops import Module
-from loop_forms import forms
+from cases import KINDS, QUICK, Case, cases
 from mycc.compiler.schedule.passes import CPU_PASSES
 from mycc.compiler.schedule.planning import CPU_PLANNING, OPTIONAL
-from reduction_forms import reductions
-from torch import nn
 
 ROUNDS = 9
-MEGABYTES = 16  # of a large operand of a loop
-CONVOLUTIONS = 60  # of them, drawn at random
-QUICK = 2  # cases of each kind
 #: a ratio from which a pass is worth its lines, for each kind of case
 WORTH = {"loops": 1.10, "convolutions": 1.10, "blocks": 1.02, "models": 1.02}
-
-
-@dataclass(frozen=True)
-class Case:
-    """A module and its inputs."""
-
-    kind: str
-    name: str
-    module: nn.Module
-    inputs: tuple[Any, ...]
-
-
-def loops() -> Iterator[Case]:
-    for form in (*forms(MEGABYTES), *reductions(MEGABYTES), *choices(MEGABYTES)):
-        yield Case("loops", form.name, Module(form.function), form.inputs)
-
-
-def convolution_cases() -> Iterator[Case]:
-    for name, module, x in random.Random(0).sample(list(convolutions.forms()), CONVOLUTIONS):
-        yield Case("convolutions", name, module.eval(), (x,))
-
-
-def blocks() -> Iterator[Case]:
-    sys.path.insert(0, str(Path(__file__).parent / "blocks"))
-    for path in sorted((Path(__file__).parent / "blocks").glob("*.py")):
-        for name, make in vars(importlib.import_module(path.stem)).items():
-            if inspect.isfunction(make) and make.__annotations__ == {"return": "Block"}:
-                module, inputs = make()
-                yield Case("blocks", name, module, inputs)
-
-
-def models() -> Iterator[Case]:
-    for name, model in zoo.ZOO.items():
-        yield Case("models", name, model.build(), model.inputs())
-
-
-KINDS: dict[str, Callable[[], Iterator[Case]]] = {
-    "loops": loops,
-    "convolutions": convolution_cases,
-    "blocks": blocks,
-    "models": models,
-}
-
-
-def cases(kind: str, part: str = "", quick: bool = False) -> Iterator[Case]:
-    """The cases of a kind whose name contains `part`; quick: the first few."""
-    found = (case for case in KINDS[kind]() if part in case.name)
-    return itertools.islice(found, QUICK) if quick else found
 
 
 def optional_passes() -> tuple[str, ...]:
