@@ -85,7 +85,7 @@ def page(
         f"{FLOOR:g}, at every output; where float32 overflows, it is compared with eager torch itself. *torch* means "
         "that torch.export itself gives no program.",
         "",
-        *_counts(results),
+        *_counts(results, versions),
         "",
         *_table(by_name),
     ]
@@ -117,7 +117,7 @@ def _slowest(timed: Sequence[Result], count: int = 10) -> list[str]:
     return lines
 
 
-def _counts(results: Sequence[Result]) -> list[str]:
+def _counts(results: Sequence[Result], versions: Mapping[str, str]) -> list[str]:
     lines = ["| sizes | " + " | ".join(STATUSES) + " |", "|---|" + "---|" * len(STATUSES)]
     for case in CASES:
         count = Counter(r.status for r in results if r.case == case)
@@ -125,7 +125,8 @@ def _counts(results: Sequence[Result]) -> list[str]:
     made = Counter(r.torch for r in results)
     if "" not in made or len(made) > 1:
         known = [f"{made[version]} with torch {version}" for version in sorted(filter(None, made))]
-        rest = [f"{made['']} with another version of those above"] if made[""] else []
+        others = [v for v in versions.get("torch", "").split("/") if v not in made]
+        rest = [f"{made['']} with {' or '.join(others)}, which their results do not say"] if made[""] else []
         lines += ["", f"Of these programs {', '.join([*known, *rest])}."]
     return lines
 

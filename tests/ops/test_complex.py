@@ -31,6 +31,9 @@ def plane(points: tuple[float, ...], dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor(pairs, dtype=dtype)
 
 
+PLACES = torch.tensor([[0, 2, 2, 0, 2], [2, 2, 2, 2, 2], [0, 1, 2, 0, 1], [1, 0, 1, 0, 1]]).T
+
+
 def normal(*shape: int, dtype: torch.dtype = C64) -> torch.Tensor:
     generator = torch.Generator().manual_seed(sum(shape))
     return torch.complex(*(torch.randn(shape, generator=generator, dtype=torch.float64) for _ in "ri")).to(dtype)
@@ -77,6 +80,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "views": (lambda x: torch.cat([x.mH.flatten(), x[1:].conj().flip(0).flatten(), x.real.flatten() + 0j]), (X,)),
     "parts": (lambda x: torch.view_as_complex(torch.view_as_real(x).flip(-1)), (X,)),
     "lookups": (lambda x: torch.where(x.real > 0, x, x[:, [1, 0, 3, 2]]).scatter(1, (x.imag > 0).long(), 1j), (X,)),
+    "reductions_at_places": (
+        lambda x, s: flat(
+            [x.scatter_reduce(0, PLACES, s, how, include_self=own) for how in ("sum", "mean") for own in (True, False)]
+        ),
+        (X, normal(5, 4)),
+    ),
     "selections": (
         lambda x: flat([x[x.real > 0], x.repeat_interleave(torch.tensor([2, 0, 1]), 0), (x * (x.real > 0)).nonzero()]),
         (X,),

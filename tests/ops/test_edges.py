@@ -49,6 +49,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda x: (torch.cat([x, x]), torch.cat([x, torch.ones(1, 4)]), x.repeat(3, 1), x.T, x[:, :0]),
         (E,),
     ),
+    "no channels": (lambda x: torch.nn.functional.conv2d(x, torch.ones(4, 0, 3, 3)), (torch.ones(2, 0, 8, 8),)),
     "empty products": (
         lambda x, y: (x.T @ x, x.T @ torch.ones(0, 2), (x @ y).T, (y @ x.T).T.contiguous(), x.new_ones(2, 0).sum(1)),
         (E, torch.ones(4, 4)),

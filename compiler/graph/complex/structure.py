@@ -149,5 +149,7 @@ def scatter_with(call: Call, *args: Any, reduce: str) -> Any:
 
 
 @rule("scatter_reduce index_reduce")
-def reduced_at_places(call: Call, *_: Any, **__: Any) -> Complex:
-    raise Refused("scattering complex numbers with a reduction other than the sum is not supported")
+def reduced_at_places(call: Call, *args: Any, include_self: bool = True) -> Any:
+    if args[4] in ("sum", "mean"):
+        return each(call, *args, include_self=include_self)
+    raise Refused("multiplying complex numbers into places that an index names is not supported")

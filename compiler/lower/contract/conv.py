@@ -15,7 +15,7 @@ from ...ir.expr import Acc, Expr, cast
 from ...ir.index import ONE, ZERO, Index, as_index, of
 from ...ir.nodes import Store
 from ...ir.structured import NCHW, Conv, Window
-from ..core.builder import call
+from ..core.builder import call, number
 from ..core.constants import Layout, NchwTaps, Taps
 from ..core.context import ConstantRef, Context, ints
 from ..core.registry import row
@@ -49,6 +49,8 @@ def conv(
     groups: int = 1,
 ) -> Tensor:
     spatial = weight.rank - 2
+    if ZERO in (shape := ctx.builder.sizes.shape(ctx.value().shape)):  # of no channels torch gives none
+        return ctx.builder.map(shape, x.dtype, lambda _: number(0.0, x.dtype))
     if widens(ctx, x):
         return narrowed(ctx, conv(ctx, widened(ctx, x), weight, bias, stride, padding, dilation, groups), x.dtype)
     if not packs(ctx, x, weight):
