@@ -247,7 +247,8 @@ def _inputs(module: ModuleType, file: str, inputs: Any, optional: bool) -> tuple
         else:
             raise CompileError(
                 f"{file} has no example inputs: looked for {_INPUT_NAMES}",
-                hint="They are a tuple of args, or (args, kwargs); torch.export needs them to trace the model.",
+                hint="They are a tuple of args, or (args, kwargs); torch.export needs them to trace the model.\n"
+                "For an image: example_inputs = (torch.randn(1, 3, 224, 224),)",
             )
     return _split_inputs(inputs, f"{what} of {file}")
 

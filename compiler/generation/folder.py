@@ -15,7 +15,10 @@ from ...runtime.formats import recognise
 __all__ = ["Folder", "read_folder", "read_json"]
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_FORM = "A task is compiled from a local folder: config.json, the weights as safetensors, tokenizer.json."
+_FORM = (
+    "A task is compiled from a local folder: config.json, the weights as safetensors, tokenizer.json.\n"
+    "A model of the Hub is fetched first: hf download OWNER/NAME --local-dir FOLDER"
+)
 #: keys of tokenizer_config.json that a chat template may name
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 
