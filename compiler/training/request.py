@@ -7,11 +7,13 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from ...runtime.errors import CompileError
+from ...runtime.text import counted
 from ..capture.export import CaptureRequest, capture_request
 from ..model.graph import ModelGraph
 from ..model.source_lines import is_torch_file
@@ -176,9 +178,41 @@ def _model_and_loss(
     with torch.autocast("cpu", torch.bfloat16) if dtype == "bf16" else nullcontext():
         output = model(*args, **kwargs)
         if loss is not None:
-            return loss(output, *targets), output
+            return _checked_loss(loss, loss(output, *targets)), output
         found = _loss_in(output)
         return (found,) if found is output else (found, output)
+
+
+def _checked_loss(function: Callable[..., Any], found: Any) -> torch.Tensor:
+    """What the loss returns. Raises CompileError where it is no tensor: its first tensor would be taken for it."""
+    if isinstance(found, torch.Tensor):
+        return found
+    raise CompileError(
+        f"the loss is no tensor: it returns a {type(found).__name__}",
+        details=_place(function),
+        hint="Return one tensor with one real number, for example that of torch.nn.functional.cross_entropy.",
+    )
+
+
+def _place(function: Callable[..., Any]) -> list[str]:
+    """File and line of the user's function; nothing of a module of torch, or of what has no source."""
+    function = type(function).forward if isinstance(function, torch.nn.Module) else function
+    code = getattr(function, "__code__", None)
+    if code is None or is_torch_file(code.co_filename):
+        return []
+    return [f"{Path(code.co_filename).name}:{code.co_firstlineno}"]
+
+
+def _check_targets(function: Callable[..., Any], signature: inspect.Signature, count: int) -> None:
+    """Raises CompileError where the loss does not take the output and so many targets."""
+    try:
+        signature.bind(*range(count + 1))
+    except TypeError as error:
+        raise CompileError(
+            f"the loss does not take the output and {counted(count, 'target')}: {error}",
+            details=_place(function),
+            hint="targets= has the loss's arguments behind the output, in their order.",
+        ) from None
 
 
 def _loss_in(output: Any) -> Any:
@@ -206,9 +240,12 @@ def _target_names(request: TrainingRequest, taken: set[str]) -> tuple[str, ...]:
         return ()
     function = request.loss.forward if isinstance(request.loss, torch.nn.Module) else request.loss
     try:
-        parameters = list(inspect.signature(function).parameters.values())[1:]
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         parameters = []
+    else:
+        _check_targets(request.loss, signature, count)
+        parameters = list(signature.parameters.values())[1:]
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     names: list[str] = []
     for i in range(count):

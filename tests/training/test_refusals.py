@@ -68,7 +68,16 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "cut": ({"body": cut}, r"parameter 'unused.weight' gets no gradient: the loss does not depend(.|\n)*the cut"),
     "vector": ({"loss": lambda y: y.sum(-1), "freeze": FREEZE}, r"the loss is a tensor of float32\[3\], not one real"),
     "integer": ({"loss": lambda y: y.argmax(), "freeze": FREEZE}, r"the loss is a tensor of int64\[\]"),
-    "no number": ({"loss": lambda y: {"a": y}, "freeze": FREEZE}, "the loss is"),
+    "no number": ({"loss": lambda y: {"a": y}}, r"the loss is no tensor: it returns a dict\n *test_refusals.py:\d+"),
+    "python": ({"loss": lambda y: 3.0}, r"the loss is no tensor: it returns a float\n *test_refusals.py:\d+"),
+    "many targets": (
+        {"targets": (torch.ones(1),)},
+        r"does not take the output and 1 target: too many positional arguments\n *test_refusals.py:\d+",
+    ),
+    "few targets": (
+        {"loss": nn.CrossEntropyLoss()},
+        "does not take the output and 0 targets: missing a required argument: 'target'",
+    ),
     "derivatives": ({"body": slope, "freeze": FREEZE}, "takes derivatives in its forward"),
     "custom": ({"body": custom, "freeze": FREEZE}, r"no_derivative(.|\n)*no derivative(.|\n)*the operator"),
     "own optimizer": ({"optimizer": lambda m: Own(m.parameters())}, "no formula for the optimizer .*Own"),
