@@ -110,7 +110,8 @@ def _holds_one(node: fx.Node) -> bool:
 
 
 def _with_plain_lookups(body: fx.GraphModule) -> fx.GraphModule:
-    """The body with `table[h][i]` as one lookup of an element instead of calls of a function that indexes.
+    """The body with `table[h][i]` as one lookup of an element instead of calls of a function that indexes, and numbers
+    that it holds as such.
 
     r = flat_apply(.., ModIndex, table, h);  y = flat_apply(.., ModIndex, r, i)      ->      y = index(table, [h, i])
     """
@@ -126,10 +127,24 @@ def _with_plain_lookups(body: fx.GraphModule) -> fx.GraphModule:
             if isinstance(value, Tensor) and value.dim() >= len(indices):
                 new.meta["val"] = torch.empty((1,) * (value.dim() - len(indices)), dtype=value.dtype, device="meta")
             made[node] = new
+        elif (held := _number(body, node, graph)) is not None:
+            made[node] = held
+        elif _name(node) in ("lift_fresh_copy", "detach_"):
+            made[node] = made[node.args[0]]
         else:
             made[node] = graph.node_copy(node, made.__getitem__)
     graph.eliminate_dead_code()
     return fx.GraphModule(body, graph)
+
+
+def _number(body: fx.GraphModule, node: fx.Node, graph: fx.Graph) -> fx.Node | None:
+    """A number that a body holds as a tensor of no dimensions, as an operator; None of other nodes."""
+    value = getattr(body, str(node.target), None) if node.op == "get_attr" else None
+    if not isinstance(value, Tensor) or value.dim():
+        return None
+    new = graph.call_function(torch.ops.aten.full.default, ([], value.item()), {"dtype": value.dtype})
+    new.meta["val"] = torch.empty((), dtype=value.dtype, device="meta")
+    return new
 
 
 def _indexed(node: fx.Node) -> bool:

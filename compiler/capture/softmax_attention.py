@@ -13,6 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..model.operators import own as _own  # noqa: F401  # defines mycc::softmax_values
+
 __all__ = ["Mod", "softmax_attention"]
 
 #: of a score and its indices, or of the indices alone, which broadcast: b [B, 1, 1, 1], h [H, 1, 1], m [M, 1], n [N]
@@ -44,12 +46,11 @@ def softmax_attention(
         scores = score_mod(scores, *at).to(working)
     if mask_mod is not None:
         scores = torch.where(mask_mod(*at), scores, -math.inf)
-    weights = torch.ops.aten._safe_softmax(scores, -1)
-    result = torch.matmul(weights.to(query.dtype), value.to(query.dtype))
+    value = value.to(query.dtype)
     if not statistics:
-        return result, None, None
-    empty = torch.all(scores == -math.inf, -1)
-    sums = torch.where(empty, -math.inf, scores.logsumexp(-1))
+        weights = torch.ops.aten._safe_softmax(scores, -1)
+        return torch.matmul(weights.to(query.dtype), value), None, None
+    result, sums = torch.ops.mycc.softmax_values(scores, value)
     return result, sums / math.log(2), scores.amax(-1) / math.log(2)
 
 

@@ -19,6 +19,8 @@ from transformers.masking_utils import (
     causal_mask_function,
 )
 
+from ..model.operators import own as _own  # noqa: F401  # defines mycc::attention
+
 __all__ = ["IMPLEMENTATION", "masks_of_calls", "queries_scaled", "register_attention"]
 
 #: the name that a model's configuration gives to these functions
@@ -151,34 +153,7 @@ def _attention(
             query, key, value, mask, is_causal=causal, scale=scaling, enable_gqa=grouped
         )
         return out.transpose(1, 2), None
-    return _materialised(query, key, value, attention_mask, scaling, softcap, s_aux).transpose(1, 2), None
-
-
-def _materialised(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    scaling: float | None,
-    softcap: float | None,
-    sinks: Tensor | None,
-) -> Tensor:
-    """The same in float32, step by step, for what SDPA has no argument for."""
-    batch, heads, count, size = query.shape
-    groups = key.shape[1]
-    q = query.float().reshape(batch, groups, heads // groups * count, size)
-    scores = torch.matmul(q, key.float().transpose(2, 3)) * (size**-0.5 if scaling is None else scaling)
-    scores = scores.reshape(batch, heads, count, -1)
-    if softcap is not None:
-        scores = torch.tanh(scores / softcap) * softcap
-    if mask is not None:
-        scores = torch.where(mask, scores, float("-inf"))
-    if sinks is None:
-        weights = torch.softmax(scores, -1)
-    else:
-        sink = sinks.float().reshape(1, heads, 1, 1)
-        largest = torch.maximum(scores.amax(-1, keepdim=True), sink)
-        powers = torch.exp(scores - largest)
-        weights = powers / (powers.sum(-1, keepdim=True) + torch.exp(sink - largest))
-    weights = weights.to(value.dtype).reshape(batch, groups, heads // groups * count, -1)
-    return torch.matmul(weights, value).reshape(batch, heads, count, value.shape[-1])
+    sinks = None if s_aux is None else s_aux[:, None, None]
+    scale = query.shape[3] ** -0.5 if scaling is None else scaling
+    out, _ = torch.ops.mycc.attention(query, key, value, attention_mask, sinks, scale, softcap)
+    return out.transpose(1, 2), None

@@ -71,6 +71,7 @@ def _body(node: AnyNode, indent: str) -> str:
             return f"chain[{_loops(node.dims)}] locals {', '.join(b.name for b in node.locals)}\n{links}"
         case Attention():
             extra = ", causal" if node.causal else ""
+            extra += f", sink {node.sink.buffer}" if node.sink is not None else ""
             score = f", score {node.score}" if node.score is not None else ""
             sides = ((node.q, None, None), (node.k, node.k_rest, node.k_pages), (node.v, node.v_rest, node.v_pages))
             operands = ", ".join(

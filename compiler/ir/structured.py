@@ -293,8 +293,9 @@ class Attention(Node):
     q.strides = (b, h, m), k, v the same over keys; the last dimension is dense. `score` changes a scaled score
     (an Acc named "score") at (b, h, m, key). The output is stored dense in its last dimension. Of k and v the last keys
     may lie elsewhere, or all of them in blocks: the strides over keys are those within a block then, and those of b 0.
-    logsumexp, strides (b, h, m): where the logarithm of each row's sum of exponentials is stored, 0 of a row that sees
-    no key.
+    sink, strides (b, h, m), of f32: one more score of each row, which takes weight and has no value. logsumexp, strides
+    (b, h, m): where the logarithm of each row's sum of exponentials is stored, the sink's not among them; `empty` of a
+    row that sees no key.
     """
 
     q: Operand
@@ -313,6 +314,8 @@ class Attention(Node):
     k_pages: Pages | None = None
     v_pages: Pages | None = None
     logsumexp: Operand | None = None
+    sink: Operand | None = None
+    empty: float = 0.0
 
     @property
     def tables(self) -> tuple[Operand, ...]:
@@ -321,9 +324,9 @@ class Attention(Node):
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """All that is read, the rests behind q, k and v."""
-        rests = (self.k_rest, self.v_rest)
-        return (self.q, self.k, self.v, *(rest.operand for rest in rests if rest is not None))
+        """All that is read, the rests and the sink behind q, k and v."""
+        rests = tuple(rest.operand for rest in (self.k_rest, self.v_rest) if rest is not None)
+        return (self.q, self.k, self.v, *rests, *(() if self.sink is None else (self.sink,)))
 
     def expressions(self) -> Iterator[Expr]:
         if self.score is not None:

@@ -199,7 +199,8 @@ void attend_direct(const RowsOf<Element> &rows, const Score &score, const Direct
     }
   }
   for (int64_t r = 0; r < rows.count; ++r) {
-    write_row(scratch.o + r * values, state.sum(r), rows.out(r), args.value_size);
+    const float sum = state.sum(r) + sink_weight<Score>(rows.sink(r), state.maximum[r]);
+    write_row(scratch.o + r * values, sum, rows.out(r), args.value_size);
   }
 }
 

@@ -372,8 +372,9 @@ void attend_packed(const RowsOf<Element> &rows, const Score &score, const Packed
   for (int64_t r = 0; r < rows.count; ++r) {
     float *o = scratch.o + r * plan.values;
     if (rows.visible(r) == 0) __builtin_memset(o, 0, size_t(plan.values) * sizeof(float));
-    write_row(o, scratch.state.sum(r), rows.out(r), rows.args->value_size);
-    if (float *log = rows.logsumexp(r)) *log = log_of_sum<Score>(scratch.state.maximum[r], scratch.state.sum(r));
+    const float sum = scratch.state.sum(r), maximum = scratch.state.maximum[r];
+    write_row(o, sum + sink_weight<Score>(rows.sink(r), maximum), rows.out(r), rows.args->value_size);
+    if (float *log = rows.logsumexp(r)) *log = log_of_sum<Score>(maximum, sum, rows.args->empty);
   }
 }
 

@@ -140,13 +140,20 @@ inline void keep_bound(const ScoreRows &rows, const RowStates &state, const RowF
   }
 }
 
-/* The logarithm of a row's sum of exponentials, in natural scores; 0 of a row that sees no key. The bound of small
+/* The logarithm of a row's sum of exponentials, in natural scores; `empty` of a row that sees no key. The bound of small
  * scores is a whole power of 2: it goes into the sum, where it costs no bits. */
-template <class Score> inline float log_of_sum(float maximum, float sum) {
-  if (sum == 0.0f) return 0;
+template <class Score> inline float log_of_sum(float maximum, float sum, float empty) {
+  if (sum == 0.0f) return empty;
   const bool powers = Powers<Score>::kLog2 == 1.0f;
   if (powers && maximum == kBound) return log(splat(sum * 0x1p32f))[0];
   return maximum * (powers ? kLn2 : 1.0f) + log(splat(sum))[0];
+}
+
+/* The weight of a row's sink, if it has one, beside those of scores less `maximum`. */
+template <class Score> inline float sink_weight(const float *sink, float maximum) {
+  if (!sink) return 0;
+  const float high = maximum == -kInfinity ? 0.0f : maximum;
+  return exp2(splat((*sink * Powers<Score>::kScale - high) * Powers<Score>::kLog2))[0];
 }
 
 /* Weights out of scores, less their row's maximum. */

@@ -167,6 +167,7 @@ def test_blocks_of_keys_that_a_mask_hides_are_not_read(tmp_path: Path) -> None:
         (lambda p, m, low: call("add", p, call("where", m, number(0.0, "f32"), low)), True),
         (lambda p, m, low: call("where", m, call("add", p, number(2.0, "f32")), low), True),
         (lambda p, m, low: call("add", p, number(2.0, "f32")), False),
+        (lambda p, m, low: call("where", m, call("mul", call("tanh", p), number(5.0, "f32")), low), True),
         (lambda p, m, low: call("log", p), False),
         (lambda p, m, low: call("where", call("lt", p, number(0.0, "f32")), p, low), False),
         (lambda p, m, low: call("where", m, call("log", p), low), False),

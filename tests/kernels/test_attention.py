@@ -37,8 +37,9 @@ class AttentionArgs(ctypes.Structure):
         *((f"{name}_pages", ctypes.c_void_p) for name in ("k", "v")),
         *((f"{name}_pages_{dim}", ctypes.c_int64) for name in ("k", "v") for dim in ("batch", "step")),
         *((f"{name}_pages_shift", ctypes.c_int) for name in ("k", "v")),
-        *((f"logsumexp_{dim}", ctypes.c_int64) for dim in ("batch", "head", "row")),
-        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "k_rest", "v_rest", "logsumexp")),
+        *((f"{name}_{dim}", ctypes.c_int64) for name in ("logsumexp", "sink") for dim in ("batch", "head", "row")),
+        ("empty", ctypes.c_float),
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "k_rest", "v_rest", "logsumexp", "sink")),
     )
 
 

@@ -174,6 +174,9 @@ def attention_view(node: Attention, plan: MatrixPlan) -> AttentionKernel:
             fields += ((f"{name}_pages_shift", str(pages.rows.bit_length() - 1)),)
     if node.logsumexp is not None:
         operands["logsumexp"] = node.logsumexp
+        fields += (("empty", "-__builtin_inff()" if node.empty else "0.0f"),)
+    if node.sink is not None:
+        operands["sink"] = node.sink
     fields += _attention_operands(text, operands) + _attention_flags(node)
     arguments = ATTENTION_ARGUMENTS[node.q.buffer.dtype]
     return AttentionKernel(

@@ -74,6 +74,11 @@ class AttentionView:
     causal: bool
     clamp_n: bool
     guard: bool
+    sink: str  # the place of a row's sink, "" of none
+    sums: tuple[str, str]  # place of the logarithm of a row's sum, and the mask of the store; "" where it is not stored
+    empty: str  # that of a row without a key
+    log2: str  # of numbers whose powers of two are weights, and back
+    log2e: str
     scale: str
     log2_scale: str  # what makes a score an exponent of two
     score: tuple[str, ...]
@@ -147,6 +152,11 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
         causal=node.causal,
         clamp_n=not divides(tile.n, keys),
         guard=node.score is not None or tile.shared,
+        sink=rows.each(node.sink),
+        sums=(rows.each(node.logsumexp), f", mask=rows < {scalar(scope, rows.count)}" if row_mask else ""),
+        empty='float("-inf")' if node.empty else "0.0",
+        log2=repr(math.log(2)),
+        log2e=repr(LOG2E),
         scale=repr(node.scale),
         log2_scale=repr(LOG2E if score else node.scale * LOG2E),
         score=score,
@@ -220,6 +230,13 @@ class _Rows:
         if self.packed:
             return self._start(o, b), f"{h} + {m}"
         return self._start(o, f"{b} + {h}"), m
+
+    def each(self, o: Operand | None) -> str:
+        """Places of an operand of one element for each row, "" of none."""
+        if o is None:
+            return ""
+        start, offsets = self.texts(o)
+        return f"{start} + tl.reshape(({offsets}) + tl.zeros_like(m), ({self.tile.m},))"
 
     def head(self, o: Operand) -> str:
         """Start of an operand that lies by key."""

@@ -38,6 +38,9 @@ _DROPOUT = {
     "_scaled_dot_product_flash_attention_for_cpu_backward": 6,
 }
 
+#: our own, of which the recognition of attention decides what it becomes
+_OWN_ATTENTION = ("mycc.attention.default", "mycc.softmax_values.default")
+
 OpOverload = torch._ops.OpOverload
 _ROUNDS = 8  # a decomposition may bring in operators that have one themselves
 
@@ -71,6 +74,8 @@ def _wanted(node: Node, kept: Collection[str]) -> bool:
         return False
     if str(node.target) in CUSTOM:
         return False
+    if str(node.target) in _OWN_ATTENTION:
+        return _is_float64(node)
     if op(node) in ("index_put", "_unsafe_index_put") and any(_is_mask(i) for i in node.args[1]):
         return True
     if op(node) in _DROPOUT and (_is_float64(node) or arg(node, _DROPOUT[op(node)], "dropout_p", 0.0)):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ...model.operators import own
 from .basic import vector_norm
 from .definitions import attention_scale, definition, widened
 
@@ -189,6 +190,10 @@ def segment_reduce(
     count = member.to(torch.int64).sum(axis + 1)
     mean = total / count
     return mean if initial is None else torch.where(count == 0, torch.full_like(mean, initial), mean)
+
+
+definition("mycc.attention")(own.attention)
+definition("mycc.softmax_values")(own.softmax_values)
 
 
 @definition("aten.scaled_dot_product_attention")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from ..canonicalize.index_values import IndexValues
 from ..canonicalize.known_values import attention_mask
+from ..decompose.decompose import decompose_node
 from ..node import Node
 from ..patterns import (
     arg,
@@ -22,7 +24,7 @@ from ..patterns import (
     rank,
     shape,
 )
-from ..sizes import same_shape
+from ..sizes import expr, same_shape
 from ..work import Work, aten
 
 _PRODUCTS = ("matmul", "bmm")
@@ -39,6 +41,8 @@ class Scores:
         fills: (mask, value where the mask holds) put in place of the scores.
         shape: the shape in which masks are applied, None without any.
         nodes: the nodes seen, from the softmax upwards.
+        sink: one more score of each row, without a value.
+        softcap: scores are softcap * tanh(score / softcap).
     """
 
     query: Node | None = None
@@ -49,11 +53,17 @@ class Scores:
     fills: list[tuple[Node, bool, float]] = field(default_factory=list)
     shape: tuple[Any, ...] | None = None
     nodes: list[Node] = field(default_factory=list)
+    sink: Node | None = None
+    softcap: float | None = None
 
 
 def recognize_attention(work: Work) -> dict[str, int]:
     """s = matmul(q, permute(k, [0, 1, 3, 2])) / sqrt(d) + mask
        y = matmul(softmax(s, -1), v)                         ->     y = sdpa(q, k, v, mask, scale=1/sqrt(d))
+       w = softmax(cat([s, sink], -1), -1)
+       y = matmul(slice(w, -1, 0, -1), v)                    ->     y, _ = attention(q, k, v, mask, sink, ..)
+       s = 5 * tanh(matmul(q, k^T) / 5)                      ->     y, _ = attention(.., softcap=5)
+       y, l = softmax_values(s, v)                           ->     y, l = attention(..), the sums' logarithms too
 
     In 3 or 4 dimensions, in one type or with scores in a wider one, with matmul, bmm or baddbmm, the scale on either
     side of the product, masks added, filled in (masked_fill, where) or none, and scores that are reshaped to add the
@@ -64,28 +74,69 @@ def recognize_attention(work: Work) -> dict[str, int]:
     found = 0
     values = IndexValues(work.constants, work.ranges)
     for node in work.nodes():
-        if is_op(node, *_PRODUCTS) and len(node.args) == 2:
+        if (is_op(node, *_PRODUCTS) and len(node.args) == 2) or _keeps_sums(node):
             new = _attention(work, node)
             if new is not None:
                 attention_mask(work, values, new)
                 found += 1
+            elif _keeps_sums(node):
+                decompose_node(work, node)
     return {"attentions recognised": found} if found else {}
 
 
 def _attention(work: Work, node: Node) -> Node | None:
     weights, value = node.args
-    if not is_tensor(weights) or not is_tensor(value) or not dtype(node).is_floating_point:
+    if not is_tensor(weights) or not is_tensor(value) or not dtype(value).is_floating_point:
         return None
+    if _keeps_sums(node):
+        scores = Scores(nodes=[node])
+        return _build(work, node, value, scores) if _walk(scores, weights, node) else None
     weights = _through_views(weights, node)
-    softmax, empty = _softmax(weights)
+    softmax, empty = _softmax(_without_column(weights))
     if softmax is None:
         return None
-    if softmax.args[1] not in (-1, rank(softmax) - 1) or dtype(softmax) != dtype(softmax.args[0]):
+    if softmax.args[1] not in (-1, rank(softmax) - 1) or not dtype(softmax.args[0]).is_floating_point:
         return None
     scores = Scores(nodes=[node, weights, softmax])  # type: ignore[list-item]
-    if not _walk(scores, softmax.args[0], softmax, empty) or scores.query is None or scores.key is None:
+    above, reader = softmax.args[0], softmax
+    if softmax is not weights and empty is None:
+        above, reader, scores.sink = _with_sink(softmax)
+    if not _walk(scores, above, reader, empty) or scores.query is None or scores.key is None:
         return None
     return _build(work, node, value, scores)
+
+
+def _keeps_sums(node: Node) -> bool:
+    return str(node.target) == "mycc.softmax_values.default"
+
+
+def _without_column(weights: Node | None) -> Node | None:
+    """The softmax of one more column, where the last one is cut off."""
+    if not is_op(weights, "slice") or not is_tensor(weights.args[0]) or not only_user(weights.args[0], weights):
+        return weights
+    source: Node = weights.args[0]
+    inner = arg(weights, 1, "dim", 0) in (-1, rank(weights) - 1) and arg(weights, 2, "start", 0) in (0, None)
+    size, cut = expr(shape(source)[-1]), expr(shape(weights)[-1])
+    return source if inner and arg(weights, 4, "step", 1) == 1 and size - cut == 1 else weights
+
+
+def _with_sink(softmax: Node) -> tuple[Any, Node, Node | None]:
+    """The scores of a softmax of scores and a sink, who reads them, and the sink: cat([scores, sink], -1), of which the
+    largest of each row may have been taken."""
+    joined, reader = softmax.args[0], softmax
+    if is_op(joined, "sub") and len(joined.args) == 2 and only_user(joined, softmax):
+        whole, largest = joined.args
+        top = largest.args[0] if is_tensor(largest) and largest.target is operator.getitem else largest
+        rows = is_op(top, "max", "amax") and top.args[0] is whole and only_user(largest, joined)
+        if not rows or set(whole.users) != {joined, top} or set(top.users) - {largest, joined}:
+            return None, softmax, None
+        joined, reader = whole, joined
+    elif not is_tensor(joined) or not only_user(joined, reader):
+        return None, softmax, None
+    if not is_op(joined, "cat") or len(joined.args[0]) != 2 or joined.args[1] not in (-1, rank(joined) - 1):
+        return None, softmax, None
+    above, sink = joined.args[0]
+    return (above, joined, sink) if expr(shape(sink)[-1]) == 1 else (None, softmax, None)
 
 
 def _softmax(weights: Node | None) -> tuple[Node | None, Node | None]:
@@ -145,6 +196,11 @@ def _step(scores: Scores, node: Node) -> Node | None:
         return node.args[0] if same_rows else None
     if _is_rounding(node):
         return node.args[0]
+    if is_op(node, "mul") and is_op(node.args[0], "tanh") and scores.softcap is None and scores.scale == 1.0:
+        scores.softcap = number(node.args[1])
+        return node.args[0] if scores.softcap else None
+    if is_op(node, "tanh"):
+        return _cap(scores, node.args[0])
     if is_op(node, "mul", "div") and number(node.args[1]) and len(node.args) == 2:
         factor = float(node.args[1])
         scores.scale *= factor if is_op(node, "mul") else 1.0 / factor
@@ -162,9 +218,18 @@ def _step(scores: Scores, node: Node) -> Node | None:
     return None
 
 
+def _cap(scores: Scores, inner: Any) -> Any:
+    """The argument of a tanh, where that is a score divided by the cap; the division counts as no scale."""
+    factor = number(inner.args[1]) if is_op(inner, "mul", "div") else None
+    if scores.softcap is None or not factor:
+        return None
+    scores.scale = scores.softcap
+    return inner if math.isclose(factor if is_op(inner, "div") else 1 / factor, scores.softcap, rel_tol=1e-6) else None
+
+
 def _added(scores: Scores, node: Node) -> Node | None:
     pair = operands(node, "add")
-    if pair is None or not all(is_tensor(p) for p in pair) or scores.scale != 1.0:
+    if pair is None or not all(is_tensor(p) for p in pair) or scores.scale != 1.0 or scores.softcap is not None:
         return None  # behind the mask a scale would apply to the mask too
     for above, mask in (pair, pair[::-1]):
         if _leads_to_product(above, node) and same_shape(shape(above), shape(node)) and _at(scores, node):
@@ -174,7 +239,7 @@ def _added(scores: Scores, node: Node) -> Node | None:
 
 
 def _filled(scores: Scores, node: Node, above: Any, mask: Any, holds: bool, value: Any) -> Node | None:
-    fill = _fill_value(value)
+    fill = None if scores.softcap is not None else _fill_value(value)
     if fill is None or not is_tensor(above) or not is_tensor(mask) or dtype(mask) != torch.bool or scores.masks:
         return None
     if not same_shape(shape(above), shape(node)) or fill > -1e9 or not _at(scores, node):
@@ -206,7 +271,7 @@ def _leads_to_product(node: Any, reader: Node) -> bool:
             return False
         if is_op(node, *_PRODUCTS, "baddbmm"):
             return True
-        if not is_op(node, "reshape", "mul", "div", "add") and not _is_rounding(node):
+        if not is_op(node, "reshape", "mul", "div", "add", "tanh") and not _is_rounding(node):
             return False
         reader, node = node, node.args[0]
     return False
@@ -252,10 +317,21 @@ def _build(work: Work, node: Node, value: Node, scores: Scores) -> Node | None:
     key_rows = _transposed(work, key, node)
     tensors = [_lifted(work, t, lead, node) for t in (query, key_rows, value)]
     mask = _mask(work, node, scores)
-    val = node.meta["val"]
+    val = node.meta["val"][0] if _keeps_sums(node) else node.meta["val"]
     if lead is not None:
         val = val.new_empty([*lead, *val.shape[-2:]])
     covers = [n for n in reversed(scores.nodes) if not is_op(n, "reshape")]
+    if scores.sink is not None or scores.softcap is not None or _keeps_sums(node):
+        if rank(tensors[0]) != 4 or lead is not None:
+            return None
+        args = (*tensors, mask, scores.sink, scores.scale, scores.softcap)
+        sums = val.new_empty(val.shape[:-1], dtype=torch.float64 if val.dtype == torch.float64 else torch.float32)
+        new = work.call(torch.ops.mycc.attention.default, args, like=node, val=(val, sums), covers=covers)
+        if not _keeps_sums(node):
+            work.replace(node, work.call(operator.getitem, (new, 0), like=node, val=val))
+        else:
+            work.replace(node, new)
+        return new
     new = work.call(
         aten.scaled_dot_product_attention.default,
         (*tensors, mask, 0.0, False),

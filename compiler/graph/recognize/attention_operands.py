@@ -17,6 +17,7 @@ from ..patterns import (
 from ..sizes import expr, same_shape
 from ..work import Work, aten
 
+OWN = "mycc.attention.default"
 _VIEWS = ("reshape", "permute", "unsqueeze", "expand", "slice", "select")
 
 
@@ -25,11 +26,12 @@ def attention_operands(work: Work) -> dict[str, int]:
        h = reshape(expand(unsqueeze(k, 2), [b, g, r, n, d]), [b, g*r, n, d])
        sdpa(q, h, .. the same of v ..)                                           ->   sdpa(q, k, v, enable_gqa=True)
 
-    The product is taken out of views that only the attention reads. Needs NORMAL, SIMPLE, ATTENTION.
+    and the same of mycc::attention. The product is taken out of views that only the attention reads.
+    Needs NORMAL, SIMPLE, ATTENTION.
     """
     scales = groups = 0
     for node in work.nodes():
-        if is_op(node, "scaled_dot_product_attention"):
+        if is_op(node, "scaled_dot_product_attention") or str(node.target) == OWN:
             scales += _absorb_scale(work, node, 0) + _absorb_scale(work, node, 1)
             groups += _group(work, node)
     counts = {"scales into attention": scales, "grouped queries": groups}
@@ -46,7 +48,8 @@ def _absorb_scale(work: Work, node: Node, position: int) -> bool:
     factor = number(source.args[1])
     if factor is None or factor == 0.0 or len(source.args) != 2 or dtype(source.args[0]) != dtype(source):
         return False
-    scale = node.kwargs.get("scale")
+    own = str(node.target) == OWN
+    scale = node.args[5] if own else node.kwargs.get("scale")
     if scale is None:
         size = expr(shape(node.args[0])[-1])
         if not isinstance(size, int):
@@ -54,7 +57,10 @@ def _absorb_scale(work: Work, node: Node, position: int) -> bool:
         scale = attention_scale(size)
     if is_op(source, "div"):
         factor = 1.0 / factor
-    node.kwargs = {**node.kwargs, "scale": float(scale) * factor}
+    if own:
+        node.args = (*node.args[:5], float(scale) * factor, *node.args[6:])
+    else:
+        node.kwargs = {**node.kwargs, "scale": float(scale) * factor}
     work.replace(source, source.args[0])
     return True
 
@@ -66,7 +72,8 @@ def _group(work: Work, node: Node) -> bool:
         return False
     key, value = (_without_repeats(work, node, n) for n in wide if n is not None)
     node.args = (node.args[0], key, value, *node.args[3:])
-    node.kwargs = {**node.kwargs, "enable_gqa": True}
+    if str(node.target) != OWN:
+        node.kwargs = {**node.kwargs, "enable_gqa": True}
     return True
 
 

@@ -161,7 +161,10 @@ def run_attention(node: Attention, memory: Memory) -> None:
         result = _weighted(scores, v, hidden)
         high = scores.max(-1, initial=-np.inf)
         shift = np.where(high == -np.inf, 0.0, high)
-        log = np.where(high == -np.inf, 0.0, np.log(np.exp(scores - shift[..., None]).sum(-1)) + shift)
+        log = np.where(high == -np.inf, node.empty, np.log(np.exp(scores - shift[..., None]).sum(-1)) + shift)
+        if node.sink is not None:
+            sink = _operand(memory, node.sink, node.sink.strides, (batch, heads, rows)).over((batch, heads, rows))
+            result = np.where(high == -np.inf, 0.0, 1 / (1 + np.exp(sink - log)))[..., None] * result
     _put(memory, node.out, node.dims, result)
     if node.logsumexp is not None:
         _put(memory, node.logsumexp, node.dims[:3], log)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from ...graph.decompose.definitions import attention_scale
 from ...ir.buffers import Operand
 from ...ir.expr import Acc, Expr, cast
-from ...ir.index import ONE, Index, Var, exact_div, of
+from ...ir.index import ONE, ZERO, Index, Var, exact_div, of
 from ...ir.structured import Attention, AttentionGradient
 from ..core.builder import call, number, where
 from ..core.context import Context
@@ -70,6 +71,35 @@ def _mask_flat(mask: Tensor | None, q: Tensor) -> Tensor | None:
     from ...ir.index import product
 
     return Tensor((product(lead), *q.shape[-3:-1], mask.shape[-1]), mask.dtype, make=make)
+
+
+@row("mycc.attention.default")
+def attention_with_sinks(
+    ctx: Context,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    sinks: Tensor | None,
+    scale: float,
+    softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """See model/operators/own.py."""
+    if not ctx.takes_product(q.dtype) and q.dtype not in HALVES:
+        raise ctx.refuse(f"attention of {q.dtype} is not supported on this target")
+    log = ctx.builder.temp(q.shape[:3], "f32")
+    sink = None if sinks is None else _one_for_each_row(ctx, sinks, q)
+    return attention_4d(ctx, q, k, v, mask, False, scale, log, sink, softcap, -math.inf), log
+
+
+def _one_for_each_row(ctx: Context, sinks: Tensor, q: Tensor) -> Operand:
+    """An operand with strides (b, h, m), in float32: one number for each head where the others repeat it."""
+    shape = [ONE] * (4 - sinks.rank) + list(sinks.shape)
+    own = tuple(shape[:3])
+    alone = ctx.builder.map(own, "f32", lambda i: cast(sinks.at_broadcast([*i, ZERO]), "f32"))
+    assert alone.strided is not None
+    strides = (ZERO if size == ONE else s for size, s in zip(own, alone.strided.strides, strict=True))
+    return Operand(alone.strided.buffer, alone.strided.offset, tuple(strides))
 
 
 @row("aten._scaled_dot_product_flash_attention_for_cpu.default")
@@ -142,7 +172,16 @@ class _Sizes:
     score: Expr | None
 
     @classmethod
-    def of(cls, ctx: Context, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None) -> _Sizes:
+    def of(
+        cls,
+        ctx: Context,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        scale: float | None,
+        softcap: float | None = None,
+    ) -> _Sizes:
         builder = ctx.builder
         b, h, m, d = q.shape
         groups, keys, value_size = k.shape[1], k.shape[2], v.shape[3]
@@ -151,7 +190,7 @@ class _Sizes:
         factor = scale if scale is not None else attention_scale(ctx.integer(d))
         dims = tuple(builder.var(e, name) for e, name in zip((b, h, m, value_size), ("b", "h", "m", "d"), strict=True))
         key = builder.var(keys, "key")
-        score = _score(mask, [of(dims[0]), of(dims[1]), of(dims[2]), of(key)])
+        score = _score(mask, softcap, [of(dims[0]), of(dims[1]), of(dims[2]), of(key)])
         return cls(dims, groups, keys, d, float(factor), key, score)
 
 
@@ -164,25 +203,31 @@ def attention_4d(
     causal: bool,
     scale: float | None,
     logsumexp: Tensor | None = None,
+    sink: Operand | None = None,
+    softcap: float | None = None,
+    empty: float = 0.0,
 ) -> Tensor:
-    """logsumexp: where the logarithms of the sums of exponentials are stored, if at all."""
+    """logsumexp: where the logarithms of the sums of exponentials are stored, if at all. sink, empty: of the node."""
     builder = ctx.builder
     q, k, v = (_dense_rows(ctx, t) for t in (q, k, v))
     out = builder.temp((*q.shape[:3], v.shape[3]), q.dtype, order=(0, 2, 1, 3))
-    sizes = _Sizes.of(ctx, q, k, v, mask, scale)
+    sizes = _Sizes.of(ctx, q, k, v, mask, scale, softcap)
     node = Attention(
         sizes.dims, (), builder.origin, _operand(q), _operand(k), _operand(v), _operand(out),
         sizes.groups, sizes.keys, sizes.head_size, sizes.scale, causal, sizes.key, sizes.score,
-        logsumexp=None if logsumexp is None else _operand(logsumexp),
+        logsumexp=None if logsumexp is None else _operand(logsumexp), sink=sink, empty=empty,
     )  # fmt: skip
     builder.add(node)
     return out
 
 
-def _score(mask: Tensor | None, at: list[Index]) -> Expr | None:
+def _score(mask: Tensor | None, softcap: float | None, at: list[Index]) -> Expr | None:
+    acc: Expr = Acc("score", "f32")
+    if softcap is not None:
+        cap = number(softcap, "f32")
+        acc = call("mul", call("tanh", call("div", acc, cap)), cap)
     if mask is None:
-        return None
-    acc = Acc("score", "f32")
+        return None if softcap is None else acc
     element = mask.at_broadcast(at)
     if mask.dtype == "bool":
         return where(element, acc, number(float("-inf"), "f32"))

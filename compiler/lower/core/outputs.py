@@ -74,8 +74,9 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
         case Attention():
             score = expr(changed.score) if changed.score is not None else None
             parts: dict[str, Any] = {name: operand(getattr(changed, name)) for name in ("q", "k", "v", "out")}
-            log = operand(changed.logsumexp) if changed.logsumexp is not None else None
-            return replace(changed, score=score, logsumexp=log, **parts)
+            sides = {name: getattr(changed, name) for name in ("logsumexp", "sink")}
+            parts |= {name: operand(side) for name, side in sides.items() if side is not None}
+            return replace(changed, score=score, **parts)
         case AttentionGradient():
             score = expr(changed.score) if changed.score is not None else None
             own = ("q", "k", "v", "grad", "logsumexp", "inner", "of_q", "of_k", "of_v")

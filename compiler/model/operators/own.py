@@ -63,6 +63,66 @@ def ctc_loss(probs: Tensor, labels: Tensor, first: Tensor, lengths: Tensor, blan
     return torch.cat(losses) if losses else probs.new_empty([0])
 
 
+@own_operator(
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? sinks, float scale, float? softcap)"
+    " -> (Tensor, Tensor)",
+    lambda q, k, v, *_: (q.new_empty([*q.shape[:3], v.shape[3]]), q.new_empty(q.shape[:3], dtype=_working(q))),
+)
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sinks: Tensor | None, scale: float, softcap: float | None
+) -> tuple[Tensor, Tensor]:
+    """Attention with what torch's scaled_dot_product_attention has no argument for.
+
+    Args:
+        q, k, v: [batch, heads, queries, size], [batch, key heads, keys, size], [batch, key heads, keys, value size].
+        mask: of bools, True where a key counts, or added; as the scores [batch, heads, queries, keys], or broadcast.
+        sinks: one more score of each row, which takes weight and has no value; as [batch, heads, queries, 1].
+        softcap: scores become softcap * tanh(score / softcap), in front of the mask.
+
+    Returns: [batch, heads, queries, value size], and of each row the logarithm of the sum of exponentials of its
+        scores, without the sink: [batch, heads, queries] of float32 at least. A row without a key is 0, and -inf.
+    """
+    working, group = _working(q), q.shape[1] // k.shape[1]
+    wide, keys, values = (x.to(working) for x in (q, k, v))
+    if group != 1:
+        keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
+    scores = torch.matmul(wide * scale, keys.mT)
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    if mask is not None and mask.dtype == torch.bool:
+        scores = torch.where(mask, scores, float("-inf"))
+    elif mask is not None:
+        scores = scores + mask.to(working)
+    top = scores.amax(-1, keepdim=True)
+    top = torch.where(top == float("-inf"), 0.0, top)
+    weights = torch.exp(scores - top)
+    total = weights.sum(-1, keepdim=True)
+    logsumexp = (top + torch.log(total)).squeeze(-1)
+    if sinks is not None:
+        total = total + torch.exp(sinks.to(working) - top)
+    result = torch.matmul(weights / torch.where(total == 0, 1.0, total), values)
+    return result.to(q.dtype), logsumexp
+
+
+@own_operator(
+    "softmax_values(Tensor scores, Tensor value) -> (Tensor, Tensor)",
+    lambda s, v: (v.new_empty([*s.shape[:3], v.shape[3]]), s.new_empty(s.shape[:3])),
+)
+def softmax_values(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """softmax(scores) @ value in the type of the value, of [batch, heads, queries, keys] and [batch, heads, keys,
+    size]; and of each row the logarithm of the sum of exponentials. A row of -inf alone is 0, and -inf."""
+    top = scores.amax(-1, keepdim=True)
+    top = torch.where(top == float("-inf"), torch.zeros_like(top), top)
+    weights = torch.exp(scores - top)
+    total = weights.sum(-1, keepdim=True)
+    result = torch.matmul((weights / torch.where(total == 0, torch.ones_like(total), total)).to(value.dtype), value)
+    return result, (top + torch.log(total)).squeeze(-1)
+
+
+def _working(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
 def _parts(z: Tensor) -> tuple[Tensor, Tensor]:
     return z.real.contiguous(), z.imag.contiguous()
 

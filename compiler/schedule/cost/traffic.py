@@ -71,6 +71,8 @@ def _reads(node: Node) -> Iterator[Access]:
                 yield _operand(side, [b, node.kv_heads, first], size)
                 if rest is not None:
                     yield _operand(rest.operand, [b, node.kv_heads, node.keys - first], size)
+            if node.sink is not None:
+                yield _operand(node.sink, [b, h], m)
             for pages, side, size in ((node.k_pages, node.k, node.head_size), (node.v_pages, node.v, d)):
                 if pages is not None:  # each text has blocks of its own, although no stride leads from one to the other
                     yield side.buffer, "blocks", (b - 1) * node.kv_heads * node.keys * size

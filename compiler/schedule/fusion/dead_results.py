@@ -11,6 +11,7 @@ from dataclasses import replace
 from ...ir.buffers import Buffer
 from ...ir.expr import Acc
 from ...ir.nodes import Map, Reduce
+from ...ir.structured import Attention
 from ..graph import NodeGraph
 
 
@@ -22,6 +23,8 @@ def remove_dead(graph: NodeGraph) -> None:
             graph.remove(node)
         elif dead and isinstance(node, Map | Reduce):
             graph.replace(node, _without(node, dead))
+        elif isinstance(node, Attention) and node.logsumexp is not None and node.logsumexp.buffer in dead:
+            graph.replace(node, replace(node, logsumexp=None))
 
 
 def _without(node: Map | Reduce, dead: set[Buffer]) -> Map | Reduce:

@@ -8,8 +8,10 @@ weight, and the block need not be read. That holds for every finite product p wh
 
 from __future__ import annotations
 
+import math
+
 from ...ir.conditions import is_low
-from ...ir.expr import Acc, Call, Expr
+from ...ir.expr import Acc, Call, Const, Expr
 
 __all__ = ["hides_keys"]
 
@@ -31,13 +33,21 @@ def _fills(score: Expr) -> bool:
 
 def _holds(score: Expr) -> bool:
     """The implication above: of the product itself, of what does not read it, and of what is made of such."""
-    if isinstance(score, Acc) or not _reads_product(score):
+    if _is_finite(score) or not _reads_product(score):
         return True
     if not isinstance(score, Call) or score.op not in ("where", "add", "cast"):
         return False
     if score.op == "where" and _reads_product(score.args[0]):
         return False
     return all(map(_holds, score.args))
+
+
+def _is_finite(value: Expr) -> bool:
+    """Whether a score is finite where the product is: c * tanh(p / c)."""
+    if isinstance(value, Call) and value.op in ("mul", "div", "tanh", "cast"):
+        return all(map(_is_finite, value.args))
+    number = isinstance(value, Const) and math.isfinite(value.value) and value.value != 0
+    return number or isinstance(value, Acc)
 
 
 def _reads_product(value: Expr) -> bool:
