@@ -374,7 +374,7 @@ void attend_packed(const RowsOf<Element> &rows, const Score &score, const Packed
     if (rows.visible(r) == 0) __builtin_memset(o, 0, size_t(plan.values) * sizeof(float));
     const float sum = scratch.state.sum(r), maximum = scratch.state.maximum[r];
     write_row(o, sum + sink_weight<Score>(rows.sink(r), maximum), rows.out(r), rows.args->value_size);
-    if (float *log = rows.logsumexp(r)) *log = log_of_sum<Score>(maximum, sum, rows.args->empty);
+    if (float *log = rows.logsumexp(r)) *log = log_of_sum<Score>(maximum, sum, rows.at->empty);
   }
 }
 

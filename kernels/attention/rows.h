@@ -29,8 +29,6 @@ struct AttentionSizes {
   int64_t k_pages_batch = 0, k_pages_step = 0, v_pages_batch = 0, v_pages_step = 0;
   int k_pages_shift = 0, v_pages_shift = 0;
   int64_t logsumexp_batch = 0, logsumexp_head = 0, logsumexp_row = 0;
-  int64_t sink_batch = 0, sink_head = 0, sink_row = 0;
-  float empty = 0; /* logsumexp of a row that sees no key */
 };
 
 /* The same with addresses. Elements of 16 bits become float32 where they are read. */
@@ -40,6 +38,8 @@ template <class Element> struct AttentionArgsOf : AttentionSizes {
   const Element *k_rest = nullptr, *v_rest = nullptr;
   float *logsumexp = nullptr; /* of each query row: the logarithm of its sum of exponentials, for the gradient */
   const float *sink = nullptr; /* of each query row: one more score, which takes weight and has no value */
+  int64_t sink_batch = 0, sink_head = 0, sink_row = 0;
+  float empty = 0; /* logsumexp of a row that sees no key */
 };
 typedef AttentionArgsOf<float> AttentionArgs;
 typedef AttentionArgsOf<half> AttentionArgsF16;

@@ -37,9 +37,10 @@ class AttentionArgs(ctypes.Structure):
         *((f"{name}_pages", ctypes.c_void_p) for name in ("k", "v")),
         *((f"{name}_pages_{dim}", ctypes.c_int64) for name in ("k", "v") for dim in ("batch", "step")),
         *((f"{name}_pages_shift", ctypes.c_int) for name in ("k", "v")),
-        *((f"{name}_{dim}", ctypes.c_int64) for name in ("logsumexp", "sink") for dim in ("batch", "head", "row")),
-        ("empty", ctypes.c_float),
+        *((f"logsumexp_{dim}", ctypes.c_int64) for dim in ("batch", "head", "row")),
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "k_rest", "v_rest", "logsumexp", "sink")),
+        *((f"sink_{dim}", ctypes.c_int64) for dim in ("batch", "head", "row")),
+        ("empty", ctypes.c_float),
     )
 
 
@@ -75,11 +76,11 @@ def run_kernel(
 def attend(
     isa: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, mask: torch.Tensor | None = None,
     scale: float | None = None, causal: bool = False, offset: int = 0, threads: int = 1, heads_last: bool = False,
-    rest: tuple[int, int] | None = None, logsumexp: torch.Tensor | None = None,
+    rest: tuple[int, int] | None = None, logsumexp: torch.Tensor | None = None, sink: torch.Tensor | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """The kernel on q (b, h, m, d), k (b, g, n, d), v (b, g, n, e) of any strides; gives (b, h, m, e).
 
-    rest: how many keys and how many values, the last ones, lie elsewhere. logsumexp (b, h, m) is written.
+    rest: how many keys and how many values, the last ones, lie elsewhere. logsumexp (b, h, m) is written. sink: as it.
     """
     batch, heads, queries, _ = q.shape
     shape = (batch, queries, heads, v.shape[3]) if heads_last else (batch, heads, queries, v.shape[3])
@@ -103,6 +104,7 @@ def attend(
         *((0, 0, 0) if logsumexp is None else logsumexp.stride()),
         *(tensor.data_ptr() for tensor in (q, k, v, out, k_rest, v_rest)),
         None if logsumexp is None else logsumexp.data_ptr(),
+        *((None, 0, 0, 0) if sink is None else (sink.data_ptr(), *sink.stride())),
     )  # fmt: skip
     run_kernel(isa, f"test_attention_{NAMES[q.dtype]}", args, mask, (batch, heads, queries, keys), threads)
     assert (memory[..., -1] == 7.0).all(), "written behind a row of the output"
@@ -192,6 +194,23 @@ def test_keys_that_lie_in_two_places(isa: str, queries: int, keys: int, causal: 
     for parts in rests:
         for threads in (1, 2):
             assert attend(isa, q, k, v, **how, rest=parts, threads=threads).numpy().tobytes() == whole.numpy().tobytes()
+
+
+@pytest.mark.parametrize("isa", LEVELS)
+@pytest.mark.parametrize("queries", [2, 40])
+@pytest.mark.parametrize("masked", [False, True])
+def test_sinks(isa: str, queries: int, masked: bool) -> None:
+    """One more score of each head, without a value: also one that is far above all others, or far below."""
+    torch.manual_seed(0)
+    q, k, v = tensor(2, 6, queries, 32), tensor(2, 3, 130, 32), tensor(2, 3, 130, 48)
+    mask = random_mask(2, queries, 130) if masked else None
+    sinks = torch.tensor([0.5, -3.0, 200.0, -200.0, INF, -INF])[None, :, None]
+    got = attend(isa, q, k, v, mask=mask, sink=sinks.expand(2, 6, queries))
+    more = torch.zeros(2, 6, queries, 130, dtype=torch.float64) if mask is None else mask.double().expand(-1, 6, -1, -1)
+    scores = torch.einsum("bhmd,bhnd->bhmn", q.double(), k.double().repeat_interleave(2, 1)) * 32**-0.5 + more
+    scores = torch.cat([scores, sinks.double()[..., None].expand(2, 6, queries, 1)], -1)
+    weights = scores.softmax(-1)[..., :-1].nan_to_num()  # NaN of a row of -inf, and of a sink of +inf
+    check(got, weights @ v.double().repeat_interleave(2, 1))
 
 
 @pytest.mark.parametrize("isa", LEVELS)
