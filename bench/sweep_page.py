@@ -126,7 +126,7 @@ def _counts(results: Sequence[Result], versions: Mapping[str, str]) -> list[str]
     if "" not in made or len(made) > 1:
         known = [f"{made[version]} with torch {version}" for version in sorted(filter(None, made))]
         others = [v for v in versions.get("torch", "").split("/") if v not in made]
-        rest = [f"{made['']} with {' or '.join(others)}, which their results do not say"] if made[""] else []
+        rest = [f"{made['']} with {' or '.join(others)}; their results do not say which"] if made[""] else []
         lines += ["", f"Of these programs {', '.join([*known, *rest])}."]
     return lines
 

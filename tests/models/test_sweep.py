@@ -78,7 +78,7 @@ def test_the_page_is_made_of_the_results_alone(sweep: Any, tmp_path: Path) -> No
     assert "| static | 1 | 1 | 0 | 0 | 0 |" in page
     assert "Of these 2 programs ONNX takes 1." in page
     assert "| bert | static | right |" in page
-    assert "Of these programs 1 with torch 2.13, 2 with 2.11 or 2.12, which their results do not say." in page
+    assert "Of these programs 1 with torch 2.13, 2 with 2.11 or 2.12; their results do not say which." in page
     assert "| vit | static | 3.5 | 2.0 | 1.5 |" in page
 
 
