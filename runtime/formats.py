@@ -66,14 +66,14 @@ def refusal(path: str | os.PathLike[str], package: bool = False, source: bool = 
 
     package, source: what is wanted; with both either will do.
     """
-    found = recognise(path)
+    name, found = os.fspath(path), recognise(path)
     if found is None or (package and found.package) or (source and found.source):
         return None
     if package and source:
-        wanted = "neither a package nor the source of a model"
-    else:
-        wanted = "not a package" if package else "not the source of a model"
-    return f"{os.fspath(path)} is {found.name}, {wanted}", found.advice
+        return f"{name} is {found.name}, neither a package nor the source of a model", found.advice
+    if package:
+        return f"{name} is {found.name}, not a package", found.advice
+    return f"{name} is {found.name}, not the source of a model", found.advice
 
 
 def not_safetensors(path: str | os.PathLike[str], reason: object) -> tuple[str, str | None]:
