@@ -36,9 +36,18 @@ def _head(rows: Sequence[compact.Row], torch_version: str) -> Iterator[str]:
         f"| {len(rows)} | " + " | ".join(str(count[s]) for s in reversed(STATUSES))
         + f" | {100 * count['right'] / max(traced, 1):.1f} % |",
         "",
-        "Untraced: AOTAutograd itself makes no graph of them, for any backend.",
+        "Untraced: AOTAutograd makes no graph of them, for any backend; or, where its graph has further inputs, one "
+        "that takes tokens for the order of torch's checks, which this run does not give."
+        + _of_others(rows, torch_version),
         "",
     )  # fmt: skip
+
+
+def _of_others(rows: Sequence[compact.Row], torch_version: str) -> str:
+    """What says that rows were made with other versions of torch."""
+    others = Counter(r["torch"].partition("+")[0] for r in rows)
+    del others[torch_version]
+    return "".join(f" {count} entries ran last with torch {version}." for version, count in sorted(others.items()))
 
 
 def _reasons(rows: Sequence[compact.Row]) -> Iterator[str]:
