@@ -27,6 +27,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "order of NaN": (lambda x: (*x.sort(-1), *x.sort(-1, descending=True), *x.topk(2)), (F,)),
     "extrema of NaN": (lambda x: (x.max(), x.min(), x.argmax(-1), x.argmin(-1), *x.max(0), x.amin(0)), (F,)),
     "median of NaN": (lambda x: (x.median(), x.nanmedian(), *x.median(-1)), (F,)),
+    "places beside NaN": (
+        lambda x: [torch.searchsorted(x[0].sort()[0], x, right=side) for side in (False, True)],
+        (F,),
+    ),
     "NaN compared": (lambda x: (x == x, x < 0, x >= x, x != 0, x.maximum(x.flip(0)), torch.fmax(x, x.flip(0))), (F,)),
     "clamp of NaN": (lambda x: (x.clamp(-1, 1), x.relu(), x.sign(), torch.nan_to_num(x)), (F,)),
     "infinities": (lambda x: (x + x.flip(0), x * 0, x.softmax(-1), x.logsumexp(-1), x.cumsum(-1), x.sum(0)), (F,)),

@@ -6,7 +6,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, cast
 from ...ir.index import ZERO, Index, as_index, product
 from ...machine.cpu_loops import SPLITS
-from ..core.builder import compare
+from ..core.builder import compare, size_value, where
 from ..core.context import Context
 from ..core.registry import row
 from ..core.routines import call_routine
@@ -74,11 +74,18 @@ def _counted(ctx: Context, edges: Tensor, values: Tensor, right: bool) -> Tensor
         edge, value = cast(each.at(i), compute), cast(wanted.at(i), compute)
         return cast(compare("logical_not", compare("gt" if right else "ge", edge, value)), "i64")
 
+    def first(i: list[Index]) -> Expr:
+        edge, value = cast(each.at(i), compute), cast(wanted.at(i), compute)
+        behind = compare("gt" if right else "ge", edge, value)
+        return where(behind, size_value(i[-1], "i64"), size_value(shape[-1], "i64"))
+
+    # NaN at the end of the edges lies neither below a value nor behind it
+    reduction = ("min", first) if DTYPES[compute].kind == "f" else ("sum", below)
     dtype = ctx.result_dtype()
     (out,) = ctx.builder.reduce(
         shape,
         [values.rank],
-        [("sum", below)],
+        [reduction],
         [(dtype, lambda accs: cast(accs[0], dtype))],
         False,
         tuple(range(len(shape))),
