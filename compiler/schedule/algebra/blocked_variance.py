@@ -1,16 +1,16 @@
-"""Variances of many elements: of pieces first, then of all of them (Chan, Golub, LeVeque 1979).
+"""Blocked variance: the variances of blocks are computed first and then combined (Chan, Golub, LeVeque 1979).
 
 mean[j] = sum over i:I of x[i, j] / I                  m[p, j] = sum over i:I/P of x[p, i, j] / (I/P)
 s[j] = sum over i:I of (x[i, j] - mean[j])^2    ->     t[p, j] = sum over i:I/P of (x[p, i, j] - m[p, j])^2
                                                        mean[j] = sum over p of m[p, j] * I/P / I
                                                        s[j] = sum over p of t[p, j] + I/P (m[p, j] - mean[j])^2
 
-Memory is read once, not twice, by the law `chan` of ir/laws.py. The pieces depend on the sizes alone. As m is rounded,
-the deviations from it have a sum too, r[p, j], and s gets 2 r[p, j] (m[p, j] - mean[j]) more.
+Memory is read once instead of twice, by the law `chan` of ir/laws.py. The blocks depend on the sizes alone. Because m
+is rounded, the deviations from it have a sum r[p, j] that is not 0, and s also gets 2 r[p, j] (m[p, j] - mean[j]).
 
-A piece of a row stays in the cache until m is known. A piece of columns is read once: deviations are those from the
-mean f of its first rows, and t becomes t - (m - f) (2 r - I/P (m - f)). As f is near m, few digits are lost: with the
-16 first of 64 rows about one bit where f is 4 deviations of a mean of 16 away.
+A block of a row stays in the cache until m is known. A block of columns is read once: its deviations are taken from the
+mean f of its first rows, and t becomes t - (m - f) (2 r - I/P (m - f)). Since f is close to m, few digits are lost:
+with the first 16 of 64 rows, about one bit where f is 4 standard errors of a mean of 16 rows away.
 """
 
 from __future__ import annotations

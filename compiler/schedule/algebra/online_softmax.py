@@ -1,13 +1,12 @@
-"""Sums of exponentials of deep columns: of pieces first, each beside its own largest value (Milakov, Gimelshein 2018).
+"""Online softmax over columns: blocks sum their exponentials relative to their own maximum (Milakov, Gimelshein 2018).
 
 high[j] = max over i:I of x[i, j]                 h[p, j] = max over i:I/P of x[p, i, j]
 s[j] = sum over i:I of exp(x[i, j] - high[j])  -> t[p, j] = sum over i:I/P of exp(x[p, i, j] - h[p, j])
                                                   high[j] = max over p of h[p, j]
                                                   s[j] = sum over p of t[p, j] exp(h[p, j] - high[j])
 
-Memory is read once, not twice, by the law `online_softmax` of ir/laws.py: a piece stays in the cache until its largest
-value is known. Where that is infinite,
-exponentials are taken of x itself, and the weight of the piece says what becomes of them: nothing, or NaN.
+Memory is read once instead of twice, by the law `online_softmax` of ir/laws.py: a block stays in the cache until its
+maximum is known. Where the maximum is infinite, the block sums exp(x), and its weight makes the result 0 or NaN.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Long reductions to few elements: reduced in pieces that run in parallel, and then over the pieces.
+"""rfactor: a long reduction to few elements becomes partial reductions that run in parallel, and a reduction of these.
 
     s = sum over i:I, j of x[i, j]      ->      p[k]  = sum over i:I/K, j of x[k*I/K + i, j]      k:K
                                                 s     = sum over k of p[k]
 
-The pieces depend on the sizes alone, so that the result has the same bits at any number of threads; and sums keep more
-of their digits. Sizes that are not known yet, or have no fitting divisor, are left as they are.
+The parts depend on the sizes alone, so that the result has the same bits at any number of threads. Sums are also more
+accurate. Reductions of dynamic sizes, and of sizes without a suitable divisor, stay as they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Split reductions on a GPU: many programs reduce pieces of few long rows, a second kernel the pieces."""
+"""rfactor on a GPU: many programs reduce parts of a few long rows, and a second kernel reduces the partial results."""
 
 from __future__ import annotations
 

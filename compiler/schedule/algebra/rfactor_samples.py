@@ -1,10 +1,10 @@
-"""Reductions of whole samples in pieces, where a map of the same samples reads what they come to (see samples.py).
+"""rfactor of reductions over whole samples, where a map over the same samples reads the results (pipeline_samples.py).
 
 s[i, c] = sum over p:P of x[i, p, c]              t[i, q, c] = sum over p:P/Q of x[i, q*P/Q + p, c]      q:Q
 y[i, p, c] = f(x[i, p, c], s[i, c])      ->       s[i, c] = sum over q of t[i, q, c]
                                                   y[i, p, c] = f(x[i, p, c], s[i, c])
 
-So the reductions go piece by piece, which the map of the sample before them does, too.
+The reduction then advances part by part, in step with the map of the previous sample.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Products of few rows and columns, on a CPU, as sums over parts of a long k, so that threads share them.
+"""Split-K on a CPU: a product with few rows and columns becomes a sum over parts of a long k, which threads share.
 
     y[m, n] = sum over k:K of a[m, k] * b[k, n] + bias[n]
 

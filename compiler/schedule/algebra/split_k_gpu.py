@@ -1,4 +1,4 @@
-"""Products with few rows, on a GPU, as sums over parts of k that the norm behind them adds up.
+"""Split-K on a GPU: a product with few rows becomes parts of k, and the norm that reads the product adds them up.
 
     y[m, n] = sum over k:K of a[m, k] * b[k, n] + bias[n]
 
@@ -6,9 +6,9 @@
     y[m, n] = p[0, m, n] + p[1, m, n] + ... + bias[n]
 
 The sums are equal by the law `split_k` of ir/laws.py. A product of 128 rows has fewer tiles than a GPU has
-multiprocessors, and each walks over all of k. With S times as many programs the walks are shorter; the sum, in a fixed
-order, costs almost nothing where a kernel over the rows (a norm, a softmax) reads y anyway, because it joins that
-kernel. Measured in docs/decisions/0015-split-products.md.
+multiprocessors, and each iterates over all of k. With S times as many programs these loops are shorter. The sum, in a
+fixed order, is fused into a kernel over the rows (a norm, a softmax) that reads y anyway, and costs almost nothing.
+Measured in docs/decisions/0015-split-products.md.
 """
 
 from __future__ import annotations

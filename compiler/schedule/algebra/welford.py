@@ -1,11 +1,11 @@
-"""Variances of columns are reduced in one reading where the second one would come from the second level cache or
+"""Welford: the variance of columns is reduced in one pass where the second pass would read the second-level cache or
 memory.
 
 mean[k] = sum over i of x[i, k] / I
 s[k] = sum over i of (x[i, k] - mean[k])^2        ->        s[k] = welford over i of x[i, k]
 
-This is done where no other kernel reads the mean or the elements, and rows lie one behind the other in memory. The
-reduction takes two rows at a time, whose mean and squares join those of the rows before: the law `chan` of ir/laws.py.
+It applies where no other kernel reads the mean or the elements, and where rows are contiguous. The reduction takes two
+rows at a time and combines their mean and squares with those of the previous rows by the law `chan` of ir/laws.py.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Concatenations: who reads a tensor that was written piece by piece computes the pieces itself.
+"""Distribution of concatenations: a map that reads a concatenated tensor computes its parts itself.
 
     t[i, j]     = f(i, j)    j:a                    for i:
     t[i, a + j] = h(i, j)    j:b          ->            y[i, j]     = g(f(i, j))    j:a
     y[i, j]     = g(t[i, j]) j:a+b                      y[i, a + j] = g(h(i, j))    j:b
 
-So a rotary embedding, which turns one half of its operand and negates the other, is one kernel.
+Thus a rotary embedding, which swaps the halves of its operand and negates one, is one kernel.
 """
 
 from __future__ import annotations

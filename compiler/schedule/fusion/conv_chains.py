@@ -1,11 +1,11 @@
-"""Chains of convolutions: what lies between a depthwise one and the 1x1 around it stays in the cache.
+"""Chains of convolutions: the maps between a depthwise convolution and the 1x1 ones around it stay in the cache.
 
 t1 = conv 1x1(x)
 t2 = depthwise(t1)        ->      chain y = conv 1x1(depthwise(conv 1x1(x))), in bands of rows
 y  = conv 1x1(t2)
 
-The expanded map of an inverted residual block is the largest tensor around it; as a result of its own it is written to
-memory and read again. The first 1x1 may be a convolution of an image, with a window and few channels, instead.
+The expanded map of an inverted residual block is its largest tensor. Without the chain, it is written to memory and
+read again. The first convolution may also be one of an image, with a window and few channels.
 """
 
 from __future__ import annotations

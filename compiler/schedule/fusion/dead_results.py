@@ -1,4 +1,4 @@
-"""Dead code: nodes whose results nobody reads, and such results of nodes that have others.
+"""Dead code elimination: nodes whose results nobody reads are removed, and so are single results of other nodes.
 
 y[i], p[i] = max over k of x[i, k], its place        ->        p[i] = the place of max over k of x[i, k]
 (nobody reads y)

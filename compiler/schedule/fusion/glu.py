@@ -1,4 +1,4 @@
-"""Gated layers: the two halves of a merged product meet in its epilogue instead of in memory.
+"""GLU fusion: the epilogue of a merged product combines its two halves, the gate and the value.
 
 t[m, n] = sum over k of x[m, k] * w[n, k]              n < 2N, gate and value side by side
 y[m, n] = silu(t[m, n]) * t[m, N + n]                  n < N

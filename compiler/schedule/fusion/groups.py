@@ -1,4 +1,4 @@
-"""Loops over what belongs to groups are cut into groups: their statistics are one row with what is made of them.
+"""Loops over grouped channels are split into groups, so that row fusion joins statistics of a group with their readers.
 
 map[n, c:64, p] y[n, c, p] = x[n, c, p] - mean[n, c // 2]
     ->    map[n, g:32, c:2, p] y[n, g*2 + c, p] = x[n, g*2 + c, p] - mean[n, g]

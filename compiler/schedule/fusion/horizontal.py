@@ -1,10 +1,10 @@
-"""Reductions that read the same become one, which reads it once.
+"""Horizontal fusion: reductions that read the same operands become one, which reads them once.
 
 a = sum over j of x[i, j] x[i, j]                   a, b, c = sums over j of x[i, j] x[i, j], y[i, j] y[i, j],
 b = sum over j of y[i, j] y[i, j]           ->                               x[i, j] y[i, j]
 z[i] = g(a, b, sum over j of x[i, j] y[i, j])       z[i] = g(a, b, c)
 
-Not where one of them asks for what another one comes to while it reduces. They are stages of a nest, or alone.
+It does not apply where one of them needs the result of another. The reductions are stages of a nest, or kernels.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     t[i] = f(x[i])
     y[i] = g(t[i], z[i])      ->      y[i] = g(f(x[i]), z[i])
 
-Done when it costs less than the memory that it saves: always for one reader that reads each element once, and for
-expressions that are cheap to compute again.
+It applies when it costs less than the memory traffic that it saves: always for a single reader that reads each element
+once, and for expressions that are cheap to recompute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a place in a buffer back to the loops that wrote it."""
+"""The inverse of a store: from an index into a buffer to the loop variables of the iteration that wrote the element."""
 
 from __future__ import annotations
 

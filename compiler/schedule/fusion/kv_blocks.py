@@ -1,9 +1,9 @@
-"""Keys and values in blocks: attention reads them through the table that says where they lie.
+"""Paged keys and values: attention reads the blocks of the cache through the block table.
 
     t[b, g, n, d] = cache[<table[b, n // 16]>, g, n % 16, d]          checked[b, p] = <table[b, p]>
     y = attention(q, t, ..)                                   ->      y = attention(q, cache in blocks by checked, ..)
 
-The cache is read once, where it lies, instead of copied. What the table holds is tested once for all layers.
+The cache is read in place instead of being copied first. One kernel checks the table for all layers.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Concatenated keys and values: attention reads the parts where they lie.
+"""Elimination of the KV cache's concatenation: attention reads both parts in place.
 
     t[n, d]     = past[n, d]     n:a
     t[a + n, d] = new[n, d]      n:b          ->      y = attention(q, past then new from a on, ..)
     y = attention(q, t, ..)
 
-A step of decoding appends a row to a cache of many: copying the cache reads it once more and writes it, for one row.
-What is computed on the way to its place in `t` is computed into memory of its own.
+A decoding step appends one row to a cache of many rows; a copy would read and write the whole cache for it. Values that
+were computed into `t` are computed into a buffer of their own.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Maps that look up what another map has made of the same row become one loop over the rows with it.
+"""A map that gathers from another map's result within the same row is fused with it into one loop over the rows.
 
     t[h, w] = f(x[.., w])                    for h:  row[:] = f(x[.., :])
     y[h, v] = g(t[h, at[v]])       ->                y[h, v] = g(row[at[v]])
 
-Images are resized like this: rows are put together in whole vectors, and pixels are picked out of one row that lies in
-the first level cache, in the order of the loops whatever that of t was.
+Images are resized like this: rows are combined in whole vectors, and pixels are gathered from one row in the
+first-level cache. The loops keep the order of y, whatever the order of t was.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 t[m, k] = relu(x[m, k])
 y[m, n] = sum over k of t[m, k] * w[k, n]      ->      y[m, n] = sum over k of relu(x[m, k]) * w[k, n]
 
-A kernel and a way to memory and back are saved; every tile of columns computes the operand again. Which of them takes
-longer is estimated (docs/decisions/0039-computed-operands.md).
+This saves a kernel and a round trip to memory, but every tile of columns recomputes the operand. An estimate decides
+which takes longer (docs/decisions/0039-computed-operands.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reductions that are equal become one: who takes means and deviations off by hand asks for means twice.
+"""Common subexpression elimination of reductions: a norm that is spelled out computes its mean twice.
 
 m = sum over j of x[i, j] / J                       m = sum over j of x[i, j] / J
 n = sum over k of x[i, k] / J              ->

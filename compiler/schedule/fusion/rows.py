@@ -4,8 +4,8 @@ mean[m] = sum_n x[m, n] / N                    for m:
 y[m, n] = x[m, n] - mean[m]          ->            mean = sum_n x[m, n] / N
                                                    y[m, :] = x[m, :] - mean
 
-On a CPU also reductions across the lanes, block by block of columns (loops/column_blocks.py). The kept results
-of a block are a row.
+On a CPU this includes outer-loop-vectorised reductions, in blocks of columns (loops/column_blocks.py): the results that
+a block keeps are a row.
 
 high[m, n] = max_k x[m, k, n]                  for m:
 y[m, k, n] = x[m, k, n] - high[m, n] ->            high[:] = max_k x[m, k, :]

@@ -1,10 +1,10 @@
-"""Terms of a reduction that a later stage of the same rows asks for again are kept, when they take long to compute.
+"""The terms of a reduction are stored for a later stage of the same rows, where they are expensive to recompute.
 
 s = sum_k exp(x[k] - m)                        t[k] = exp(x[k] - m)
 y[k] = exp(x[k] - m) * s          ->           s = sum_k t[k]
                                                y[k] = t[k] * s
 
-On a CPU: t stays in the second level cache.
+On a CPU t stays in the second-level cache.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Where a loop kernel's buffers begin: the host program adds it to their addresses, so that the steps of a recurrence,
-which differ in nothing else, share one function.
+"""Base-offset hoisting: the host program adds constant offsets to the addresses of buffers, so that the steps of a
+recurrence, which differ only in these, share one function.
 
     y0[i] = x0[i*1024 + 803072]      ->      y0[i] = x0[i*1024], x0 + 803072 passed by the host program
 """

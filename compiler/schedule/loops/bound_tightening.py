@@ -1,9 +1,9 @@
-"""Reduced loops run over what lies inside: a condition on a loop becomes its bounds.
+"""Bound tightening: a condition on a reduced loop becomes the bounds of the loop.
 
     for k:3   reduce(0 <= 2*i + k - 1 < n ? x[clamp(2*i + k - 1)] : identity)
     ->  for k:(min(3, n + 1 - 2*i) - max(0, 1 - 2*i))   reduce(x[2*i + k + max(0, 1 - 2*i) - 1])
 
-So pools test no position and clamp no index.
+Pools then test no position and clamp no index.
 """
 
 from __future__ import annotations

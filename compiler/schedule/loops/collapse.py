@@ -1,4 +1,4 @@
-"""Adjacent loops that every access walks through like one become one.
+"""Adjacent loops become one where every access to memory is linear across both.
 
 for i:12  for j:64  y[i*64 + j] = f(x[i*64 + j])      ->      for ij:768  y[ij] = f(x[ij])
 """

@@ -1,10 +1,10 @@
-"""Blocks of columns: stages that reduce across the lanes take some columns at a time, which stay in the cache.
+"""Column blocking: stages with outer-loop-vectorised reductions run on a block of columns, which stays in the cache.
 
 for n, c:C:                                        for n, b:C/B:
   s = sum_k f(x[n, k, c])                 ->         s[:] = sum_k f(x[n, k, b*B + :])                :B
   y[n, :, c] = g(x[n, :, c], s)                      y[n, k, b*B + :] = g(x[n, k, b*B + :], s[:])    k, :B
 
-The kept loops at the end that all accesses walk through like one are the columns.
+The columns are the last loops over the results that every access is linear in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a reduction walks over rows of memory that lie across the lanes: blocks of columns, rows at a time, fetches."""
+"""How an outer-loop-vectorised reduction reads rows of memory: blocks of columns, rows at a time, prefetches."""
 
 from __future__ import annotations
 

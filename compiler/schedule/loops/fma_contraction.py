@@ -1,11 +1,11 @@
-"""A product that one sum reads, and nothing else, is added without being rounded:
+"""FMA contraction: a product that only one sum reads is added without an intermediate rounding:
 
     add(mul(a, b), c)  ->  fma(a, b, c)         sub(mul(a, b), c)  ->  fma(a, b, neg(c))
     add(c, mul(a, b))  ->  fma(a, b, c)         sub(c, mul(a, b))  ->  fma(neg(a), b, c)
 
-Of two products the first one is fused. Decided here alone, before anything is printed, so that lanes and scalars, whole
-and partial vectors are the same sum in every compiler, none of which may fuse by itself (build/compile.py). A reduction
-that sums products fuses them too (codegen/cpu/reduction_views.py). GPUs: Triton's compiler fuses as it likes.
+Of two products the first one is fused. This pass alone decides, before code is printed, so that vectors, their tails
+and scalars round alike under every compiler; the compilers must not contract by themselves (build/compile.py). A
+reduction that sums products uses FMA too (codegen/cpu/reduction_views.py). On GPUs, Triton's compiler decides.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Reductions along the lanes: pieces that four accumulators take, streams of memory, rows that go together.
+"""Horizontal reductions: the part that four accumulators sum, streams of memory, rows that are reduced together.
 
     for i  reduce x[i*C ..]     ->     for i < I/4  for piece  reduce x[i*C + piece ..], x[(i + I/4)*C + piece ..], ...
 
-What the hardware prefetches ends at a page, and until it has found the next one its stream waits. Four rows that lie
-pages apart are four streams. The reductions of a row are the same, whichever rows go with it. Short rows are read one
-after the other, and what follows is fetched.
+The hardware prefetcher stops at the end of a page, and its stream stalls until it has found the next one. Four rows
+that are pages apart are four streams. The result of a row does not depend on the rows beside it. Short rows are read
+one after the other, with a software prefetch of the next ones.
 """
 
 from __future__ import annotations

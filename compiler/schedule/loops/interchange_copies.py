@@ -1,10 +1,10 @@
-"""Moves of whole lines go through memory in the order in which they read.
+"""Loop interchange of copies of whole lines: they read memory in order.
 
 for i:170  for j:12  for k:128  for l:64  y[((i*12 + j)*128 + k)*64 + l] = x[((i*128 + k)*12 + j)*64 + l]
                          ->      for i:170  for k:128  for j:12  for l:64  y[..] = x[..]
 
-and a loop that reads backwards is reversed. Reads wait for memory, and the hardware fetches what comes next in a
-page; whole lines that are written by non-temporal stores are waited for by nobody, wherever they go.
+A loop that reads backwards is reversed. Loads wait for memory, and the hardware prefetches the next lines of a page.
+Nothing waits for non-temporal stores of whole lines, so their order does not matter.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Reductions whose lanes would step over memory run in the order of what they read.
+"""Loop interchange of reductions: where the lanes would read with a stride, the loops take the order of the operand.
 
                                             for j:J, c:C   t[j*C + c] = sum_k x[(j*K + k)*C + c]
 y[c, j] = sum_k x[(j*K + k)*C + c]    ->    for c:C, j:J   y[c, j] = t[j*C + c]
 
-Results are few beside what is read: another kernel puts them in their places.
+The results are few compared with the operand, so that another kernel can transpose them.
 """
 
 from __future__ import annotations

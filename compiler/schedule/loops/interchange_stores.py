@@ -1,9 +1,9 @@
-"""Loops in the order of what is stored, where lanes along the last one would look up elements one by one.
+"""Loop interchange to the order of the stores, where lanes along the last loop would gather elements one by one.
 
 for c:32  for q:300  y[q*32 + c] = sum_t x[at[q, t]*32 + c] * w[q, t]
                          ->      for q:300  for c:32  y[q*32 + c] = sum_t x[at[q, t]*32 + c] * w[q, t]
 
-A view behind the node (its copy is finished here) leaves the loops in the order of what was computed.
+A view after the node, whose copy was fused into it, leaves the loops in the order of the computation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Maps whose innermost loop is short: the lanes run along a longer one, and the short one becomes vectors of its own.
+"""Interleaving: a map with a short innermost loop is vectorised along a longer one, and the short one is unrolled.
 
     for c  for e:2  y[2*c + e] = x[e*S + c]        ->        for c  y[2*c] = x[c], y[2*c + 1] = x[S + c]
     for c:2*n  y[c] = x[(c % 2)*S + c // 2]        ->        the same
 
-Stores that lie in turn, element by element, go out together: shuffled in registers, in the order of memory.
+Stores whose elements alternate in memory are interleaved in registers and stored in order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What kernels read as streams of memory: buffers that the caches have no room for."""
+"""Which buffers a kernel reads as streams from memory: those that are too large for the caches."""
 
 from __future__ import annotations
 

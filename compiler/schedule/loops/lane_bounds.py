@@ -1,4 +1,4 @@
-"""Choices by place: a vector of which some lanes lie outside of a dimension reads those that lie inside.
+"""Masked loads at the bounds of a dimension: a vector that lies partly outside loads only the lanes inside.
 
 where(0 <= i - 1 and i - 1 < n, x[clamp(i - 1)], other)     ->      i - 1 in [0, n) reads x[i - 1]
 """

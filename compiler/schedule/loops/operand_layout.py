@@ -1,11 +1,11 @@
-"""Operands that lie across the lanes are transposed first, where no tiles of the kernel itself can turn them.
+"""Layout transform of operands: one that is strided along the lanes is transposed first, where the kernel has no tiles.
 
                                                            for o, s:S, a:A  t[o*S*A + s*A + a] = x[o*S*A + a*S + s]
 y[j, k] = 0 <= k - 1 < A ? x[(k - 1)*S + j] : 0    ->      y[j, k] = 0 <= k - 1 < A ? t[j*A + k - 1] : 0
 
-A lane of its own for every line of memory takes ten times as long as a transposition by tiles and a read in order.
-Plain maps do it within their tiles (loops.cross_loop). The sizes of the matrices have to be numbers, not how many there
-are.
+Lanes that each load another line of memory take ten times as long as a transposition by tiles and contiguous loads.
+Plain maps transpose within their tiles (loops.cross_loop). The sizes of the matrices must be static; their number may
+be dynamic.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Regions: neighbouring blocks of columns. What one reads of memory is fetched while the one before it is computed.
+"""Regions of neighbouring column blocks: a region is prefetched while the previous one is computed.
 
 k: rows of memory, b: blocks of 32 columns, 4 of them a region
 
     x[0, :]  | b0 b1 b2 b3 | b4 b5 b6 b7 | ..       for b in b0 .. b3, for k: compute upon x[k, b]
-    x[1, :]  | b0 b1 b2 b3 | b4 b5 b6 b7 | ..         and fetch some more of x[0, b4 .. b7], then of x[1, b4 .. b7], ..
+    x[1, :]  | b0 b1 b2 b3 | b4 b5 b6 b7 | ..         and prefetch more of x[0, b4 .. b7], then of x[1, b4 .. b7], ..
 
-A block is narrow, so that what is kept of it stays in the first cache; read by itself it would be two lines of every
-row of memory. The runs of a region are as long as the second level cache allows.
+A block is narrow, so that its results stay in the first-level cache. Alone it would read two lines of every row of
+memory. A region is as wide as the second-level cache allows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Software pipelining of blocks of columns: a stage that needs whole columns of another one runs a block behind it.
+"""Software pipelining of column blocks: a stage that needs whole columns of another stage runs one block later.
 
 for block:                                              for step:
   high[:] = max_k x[block, k, :]                          for k:
@@ -6,8 +6,9 @@ for block:                                              for step:
   for k: y[block, k, :] = exp(..) * s[:]                    s'[:] += exp(kept[k, :] - high[:])                 stage 1
                                                             kept[k, :] = x[step, k, :], high'[:] = max(.., ..)  stage 0
 
-So memory is read, computed upon and written at the same time. What two pipeline stages read of memory is kept from the
-first to the second, for blocks of columns are spread over few sets of a cache; what is older than a block is passed on.
+Memory is then read, processed and written at the same time. Operands of two pipeline stages are copied into a buffer by
+the first, because the lines of a column block share a few sets of a cache. Results older than a block move to another
+buffer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Software pipelining of rows: a stage that needs the result of a whole row runs a row behind what makes it.
+"""Software pipelining of rows: a stage that needs the reduction of a whole row runs one row later.
 
 for row:                                            for step:
   high = max_k x[row, k]                              for k:
@@ -6,8 +6,8 @@ for row:                                            for step:
   for k: y[row, k] = exp(..) * s                        t[k] = exp(x[step - 1, k] - high), s' += t[k]   stage 1
                                                         high' = max(high', x[step, k])                  stage 0
 
-So memory is read, computed upon and written at the same time, and no row waits for the last step of its own reduction.
-What was made for blocks of columns (loops/pipeline_columns.py) holds here for rows.
+Memory is then read, processed and written at the same time, and no row waits for the end of its own reduction. The form
+is that of pipelined column blocks (loops/pipeline_columns.py).
 """
 
 from __future__ import annotations

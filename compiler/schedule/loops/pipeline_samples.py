@@ -1,11 +1,11 @@
-"""Norms of samples: the statistics of one are reduced while the one before it is normalised.
+"""Software pipelining across samples: the statistics of one sample are reduced while the previous one is normalised.
 
 for i:  for p:  part[i, p] = reduce of x[i, p, :]        for step:  for p:  y[step - 1, p, :] = f(x[step - 1, p, :], s)
 for i:  s[i] = reduce of part[i, :]               ->                        part[p] = reduce of x[step, p, :]
 for i:  for p:  y[i, p, :] = f(x[i, p, :], s[i])                  s = reduce of part[:]
 
-So what is normalised was read from memory one sample before, and is in the caches still, and memory is read and written
-at the same time. The pieces p are those of algebra/blocked_variance.py: they come piece by piece of both samples.
+The sample that is normalised is still in the caches, and memory is read and written at the same time. The parts p are
+those of algebra/blocked_variance.py; both samples advance part by part.
 """
 
 from __future__ import annotations

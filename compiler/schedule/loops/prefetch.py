@@ -1,4 +1,4 @@
-"""What is fetched of operands before it is read: the operand, its place, and the level of the cache."""
+"""Software prefetches of operands: the operand, the index, and the level of the cache."""
 
 from __future__ import annotations
 

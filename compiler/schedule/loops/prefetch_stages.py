@@ -1,9 +1,9 @@
-"""What the stages of a kernel fetch ahead: rows that follow, pieces that are joined, windows to come.
+"""Software prefetches of the stages of a kernel: the next rows, the parts of a concatenation, the next windows.
 
     for i  { for j  m = max(m, x[i*J + j]),  for j  s += exp(x[i*J + j] - m) }
-        ->      for i  { for j  m = ..,  for j  { fetch x[(i + 1)*J + j],  s += .. } }
+        ->      for i  { for j  m = ..,  for j  { prefetch x[(i + 1)*J + j],  s += .. } }
 
-A stage that reads its row again, or computes for long, leaves memory nothing to do.
+Memory would be idle while a stage reads its row a second time, or computes for long.
 """
 
 from __future__ import annotations

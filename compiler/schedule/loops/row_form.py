@@ -1,11 +1,11 @@
-"""Rows as a GPU runs them: one program for some rows, every loop of a stage flattened to one column index.
+"""The row form of GPU kernels: a program has some rows, and the other loops of a stage are one column index.
 
 nest[b:s0, m:128]                                        row = b*128 + m
   reduce[...; h:12, d:64] acc = sum x[...]          ->     reduce over j:768   acc = sum x[row*768 + j]
   map[..., n:768] y[...] = x[...] - acc                    map   over j:768   y[row*768 + j] = x[row*768 + j] - acc
 
-What a stage stores is at hand for later ones at the same place, in registers; a nest that reads another place of what
-it writes has no such form (`separate_rows` makes kernels of its stages).
+Registers hold what a stage stores for later stages that read the same element. A nest that reads other elements of its
+results has no such form; `separate_rows` makes kernels of its stages.
 """
 
 from __future__ import annotations

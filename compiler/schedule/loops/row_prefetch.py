@@ -1,8 +1,8 @@
-"""Rows that are fetched some time before they are read, where a kernel's rows lie in another order than it takes them.
+"""Software prefetch of rows: rows that a kernel does not read in the order of memory are prefetched some rows early.
 
-    for i  for j  y[i*J + j] = t[ids[i]*J + j]      ->      for i  fetch t[ids[i + 2]*J ..],  for j  y[i*J + j] = ...
+    for i  for j  y[i*J + j] = t[ids[i]*J + j]      ->      for i  prefetch t[ids[i + 2]*J ..],  for j  y[i*J + j] = ...
 
-The hardware finds streams; rows that are looked up, rolled or picked from are none.
+The hardware prefetcher finds streams. Rows that are gathered, rolled or strided are none.
 """
 
 from __future__ import annotations

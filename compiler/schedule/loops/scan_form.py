@@ -1,11 +1,11 @@
-"""Which loop of a scan the lanes run along: columns side by side, the steps of a running sum, or none.
+"""The vector loop of a scan: independent columns, the steps of a running sum, or none.
 
     for s:  acc = acc + x[s], y[s] = acc      ->      for s by W:  y[s..] = acc + running sums of x[s..], acc = the last
 
-Only of integers, which wrap in whatever order, and where the sums are wider than what is summed: they are exact or
-nearly so, in whatever order, and overflow where those of single steps do. Products only in float64 of float32, which
-has the exponents for those of a vector; a product that leaves float64's range and comes back may be right where steps
-one by one would stay at 0 or infinity.
+The steps are reassociated only for integers, which wrap in any order, and for sums in a wider type than the elements',
+which are exact or nearly so in any order and overflow where single steps do. Products are reassociated only of float32
+in float64, whose exponents suffice for those of a vector. A product that leaves the range of float64 and comes back may
+be right where single steps would stay at 0 or infinity.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Windows over two dimensions are reduced one after the other: down the rows first, then along the row that is left.
+"""Separable windows: a window of two dimensions is reduced over its rows first, and then along the resulting row.
 
     for h, w:  y[h, w] = max_{k, l} x[2*h + k, 2*w + l]      ->      for h:  row[c] = max_k x[2*h + k, c]
                                                                              y[h, w] = max_l row[2*w + l]
 
-A row is made of neighbours in memory, and windows that overlap share what is reduced down.
+The first reduction reads contiguous memory, and overlapping windows share its results.
 """
 
 from __future__ import annotations

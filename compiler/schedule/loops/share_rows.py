@@ -1,4 +1,4 @@
-"""Few long rows of lanes, in pieces that threads share out.
+"""A few long rows are split into parts, which threads share.
 
 reduce[k:1048576; j:8] y[k] = sum x[j, k]      ->      reduce[k_piece:32, k:32768; j:8] y[k_piece*32768 + k] = ...
 """

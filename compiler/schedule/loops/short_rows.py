@@ -1,4 +1,4 @@
-"""Rows that fill no vector as one loop, where they are long to compute: then lanes cost more than lookups.
+"""Rows shorter than a vector become one loop where their elements are expensive: full vectors outweigh the gathers.
 
 for e:8000  for h:4  y[e*4 + h] = exp(x[e*4 + h] - m[at[e]*4 + h])
                                                   ->      for n:32000  y[n] = exp(x[n] - m[at[n//4]*4 + n%4])

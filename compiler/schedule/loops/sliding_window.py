@@ -1,10 +1,10 @@
-"""Windows that overlap are reduced in one walk over memory: a row belongs to every window that has begun.
+"""Sliding window: one pass over memory reduces overlapping windows, and each row is added to all windows that hold it.
 
     for r, q:  y[r, q] = max_{k, l} x[r + k, q + l]   ->   for at:  row[q] = max_l x[at, q + l]
                                                                     y[r, q] = max(y[r, q], row[q]), r = at - 2 .. at
 
-What the windows hold so far stays in registers, and no row is reduced twice along its lanes. Where every tap has a
-weight of its own, a row is loaded once and added into each of the windows with that one's weights.
+Registers hold the partial results of open windows, and no row is reduced twice. Where every tap has its own weight, a
+row is loaded once and added to each window with that window's weights.
 """
 
 from __future__ import annotations

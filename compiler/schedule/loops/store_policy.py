@@ -1,4 +1,4 @@
-"""Which results are written by non-temporal stores: those far larger than the caches are."""
+"""Store policy: results far larger than the caches are written by non-temporal stores."""
 
 from __future__ import annotations
 

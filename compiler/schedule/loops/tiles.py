@@ -1,4 +1,4 @@
-"""The blocks of a map that reads operands across its lanes: they are transposed in registers first.
+"""Tiles of a map with operands that are strided along the lanes: blocks of them are transposed in registers.
 
 for i  for j  y[i*J + j] = f(x[j*I + i])      ->      for blocks of i and j:  transpose x's block, then rows of it
 """

@@ -1,4 +1,4 @@
-"""Short rows transposed: the lanes run along the rows, a block of which is transposed in registers first.
+"""Transpose for SIMD across rows: blocks of short rows are transposed in registers, so that each lane has a row.
 
 for i:I                                          for b:I/B
   m = max_k x[i, k]            k:N                 t[k, :] = x[b*B + :, k]            transposed       k:N, :B
@@ -6,8 +6,8 @@ for i:I                                          for b:I/B
                                                    u[k, :] = f(t[k, :], m[:])
                                                    y[b*B + :, k] = u[k, :]            transposed back
 
-So no vector is filled in part, nothing is reduced across the lanes, and what is computed for each row is computed for a
-vector of them. The last block may have fewer rows; its tiles are full all the same.
+No vector is partly filled, no reduction crosses lanes, and scalar work of a row is done for a vector of rows. The last
+block may have fewer rows; its tiles have the full size.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Reductions over a few elements, and the maps that use them over the same few, become one map: all is unrolled.
+"""Full unrolling: reductions over a few elements, and the maps over the same elements, become one map.
 
 for i:  s[i] = sum_k exp(x[i, k])    k:3             for i:  s = exp(x[i, 0]) + exp(x[i, 1]) + exp(x[i, 2])
 for i, k:  y[i, k] = exp(x[i, k]) / s[i]      ->             y[i, 0] = exp(x[i, 0]) / s
                                                              y[i, 1] = exp(x[i, 1]) / s
                                                              y[i, 2] = exp(x[i, 2]) / s
 
-So the lanes run along i, and each element is loaded and computed upon once.
+The lanes run along i, and each element is loaded and computed once.
 """
 
 from __future__ import annotations

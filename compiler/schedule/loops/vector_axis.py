@@ -1,4 +1,4 @@
-"""Which loop of a node runs over the lanes of a vector."""
+"""The vector axis: which loop of a node is vectorised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions in which every lane reduces for itself: unrolling, strips of rows, whole windows, fetches."""
+"""Vertical reductions: each lane has a reduction of its own. Unrolling, strips of rows, windows, prefetches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sliding windows walk over rows of memory: blocks of windows, and what is fetched of rows to come."""
+"""How sliding windows iterate over rows of memory: blocks of windows, and prefetches of the next rows."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Results whose rows are gathered in a cache and written by non-temporal stores, in whole lines
+"""Write combining: rows of results are collected in the cache and written by non-temporal stores in whole lines
 (kernels/loops/write_combining.h).
 
     for row  for k:58  y[row*58 + k] = ..      ->      for row  { for k:58  gathered[at + k] = ..,  whole lines to y }
 
-A result far larger than the caches goes past them where its vectors are whole lines. Rows of 58 floats are none: both
-ends of each are parts of lines, which memory is read for, and their vectors are not aligned.
+Large results are written by non-temporal stores where vectors are whole lines. Rows of 58 floats are not: both ends of
+a row are partial lines, which would be read from memory first, and their vectors are not aligned.
 """
 
 from __future__ import annotations
