@@ -3,7 +3,7 @@
 slow_cases.txt names them, a node id a line; a test that is slow by design is marked `slow` where it stands. After a run
 of `make test` or `make test-all` that nothing disturbed,
 
-    python -m tests.slow_cases --seconds 1600
+    python -m tests.slow_cases
 
 chooses them again from the durations of that run: the longest first, until the rest takes so many seconds of all
 processes together. At least the shortest test of each file stays. The files that then take longest go into
@@ -38,7 +38,7 @@ WHOLE = (
     "tests/property/test_alias_programs.py::test_random_programs",
     "tests/schedule/test_pass_values.py::test_values_stay",
 )
-SHORT = 1.0  # seconds; leaving out a shorter case gains too little
+SHORT = 0.7  # seconds; leaving out a shorter case gains too little
 LONG = 10.0  # seconds of a file that is begun early
 
 
@@ -88,7 +88,7 @@ def _test(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1600.0, help="of the tests that stay")
+    parser.add_argument("--seconds", type=float, default=1050.0, help="of the tests that stay")
     parser.add_argument("--durations", type=Path, default=DURATIONS)
     options = parser.parse_args()
     durations = json.loads(options.durations.read_text(encoding="utf-8"))

@@ -51,7 +51,6 @@ def padded(plan: LoopPlan) -> LoopPlan:
 
 BROKEN: dict[str, tuple[Change, Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] = {
     "which is no loop of the stage": (lambda p: replace(p, vector=(FREE,)), SUM, (A,)),
-    "shared out and in lanes": (lambda p: replace(p, parallel=p.vector), SUM, (A,)),
     "is no loop over the results": (lambda p: replace(p, parallel=(FREE,)), SUM, (A,)),
     "shared out twice": (lambda p: replace(p, parallel=p.parallel * 2), TALL, (MAPS,)),
     "is interleaved, and": (lambda p: replace(p, interleaved=FREE), SUM, (A,)),

@@ -7,7 +7,8 @@ vectorize (`vector`, `interleaved`): iterations along one loop run in the lanes 
 
     for i: for j: y[i, j] = f(x[i, j])   ->   for i: for j in steps of L: y[i, j:j+L] = f(x[i, j:j+L])
 
-    The loop is one of the stage. Threads do not share it out. Lanes of a map write different elements.
+    The loop is one of the stage. Lanes of a map write different elements. Threads may share its vectors, never the
+    lanes of one.
 
 unroll and jam (`vertical.unroll`): iterations of a reduced loop are spelled out.
 
@@ -101,8 +102,6 @@ def _vectorize(node: Map | Reduce | Nest | Scan, plan: LoopPlan) -> Iterator[str
             continue
         if lanes not in _loops(stage):
             yield f"the lanes run along {lanes.name}, which is no loop of the stage"
-        elif lanes in plan.parallel:
-            yield f"{lanes.name} is shared out and in lanes"
         elif isinstance(stage, Map) and not all(_other_elements(s.index, lanes) for s in stage.stores):
             yield f"lanes along {lanes.name} write the same element"
     if plan.interleaved is not None and plan.interleaved not in node.dims:

@@ -132,7 +132,7 @@ def _makes_statistics(maker: Stage, reader: Stage, sample: Var) -> bool:
         return False
     for store in maker.stores:
         order, size = digits(store, maker.dims), number(store.buffer.size) / number(sample.extent)
-        slowest = order is not None and order[0][0] is maker.dims[0]
+        slowest = order is not None and order[0][0] == maker.dims[0]
         if store.buffer.kind != "temp" or not slowest or size * DTYPES[store.buffer.dtype].size > STATISTICS:
             return False
     return all(_by_sample(reader, b) for b in maker.writes())
