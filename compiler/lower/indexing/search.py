@@ -6,7 +6,7 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, cast
 from ...ir.index import ZERO, Index, as_index, product
 from ...machine.cpu_loops import SPLITS
-from ..core.builder import compare, size_value, where
+from ..core.builder import call, compare, size_value, where
 from ..core.context import Context
 from ..core.registry import row
 from ..core.routines import call_routine
@@ -64,7 +64,7 @@ def _pieces(n: Index) -> int:
 
 
 def _counted(ctx: Context, edges: Tensor, values: Tensor, right: bool) -> Tensor:
-    """How many of the edges lie below each value, or at it."""
+    """The place of the first edge behind each value, or at it; of integers, how many edges lie in front of it."""
     compute = DTYPES[values.dtype].compute
     shape = (*values.shape, edges.shape[-1])
     each = unsqueeze(edges, edges.rank - 1) if edges.rank > 1 else edges
@@ -81,12 +81,12 @@ def _counted(ctx: Context, edges: Tensor, values: Tensor, right: bool) -> Tensor
 
     # NaN at the end of the edges lies neither below a value nor behind it
     reduction = ("min", first) if DTYPES[compute].kind == "f" else ("sum", below)
-    dtype = ctx.result_dtype()
+    dtype, count = ctx.result_dtype(), size_value(shape[-1], "i64")
     (out,) = ctx.builder.reduce(
         shape,
         [values.rank],
         [reduction],
-        [(dtype, lambda accs: cast(accs[0], dtype))],
+        [(dtype, lambda accs: cast(call("minimum", accs[0], count), dtype))],  # the minimum of no edges is larger
         False,
         tuple(range(len(shape))),
     )

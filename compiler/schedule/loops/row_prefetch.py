@@ -2,7 +2,7 @@
 
     for i  for j  y[i*J + j] = t[ids[i]*J + j]      ->      for i  prefetch t[ids[i + 2]*J ..],  for j  y[i*J + j] = ...
 
-The hardware prefetcher finds streams. Rows that are gathered, rolled or strided are none.
+The hardware prefetcher finds streams. Rows that are gathered, shifted cyclically or strided are none.
 """
 
 from __future__ import annotations
