@@ -93,10 +93,7 @@ def attention(
         scores = torch.where(mask, scores, float("-inf"))
     elif mask is not None:
         scores = scores + mask.to(working)
-    top = scores.amax(-1, keepdim=True)
-    top = torch.where(top == float("-inf"), 0.0, top)
-    weights = torch.exp(scores - top)
-    total = weights.sum(-1, keepdim=True)
+    weights, top, total = _exponentials(scores)
     logsumexp = (top + torch.log(total)).squeeze(-1)
     if sinks is not None:
         total = total + torch.exp(sinks.to(working) - top)
@@ -111,12 +108,17 @@ def attention(
 def softmax_values(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """softmax(scores) @ value in the type of the value, of [batch, heads, queries, keys] and [batch, heads, keys,
     size]; and of each row the logarithm of the sum of exponentials. A row of -inf alone is 0, and -inf."""
+    weights, top, total = _exponentials(scores)
+    result = torch.matmul((weights / torch.where(total == 0, torch.ones_like(total), total)).to(value.dtype), value)
+    return result, (top + torch.log(total)).squeeze(-1)
+
+
+def _exponentials(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """exp(scores - top), the largest score of each row (0 for a row of -inf alone), and the sum of the exponentials."""
     top = scores.amax(-1, keepdim=True)
     top = torch.where(top == float("-inf"), torch.zeros_like(top), top)
     weights = torch.exp(scores - top)
-    total = weights.sum(-1, keepdim=True)
-    result = torch.matmul((weights / torch.where(total == 0, torch.ones_like(total), total)).to(value.dtype), value)
-    return result, (top + torch.log(total)).squeeze(-1)
+    return weights, top, weights.sum(-1, keepdim=True)
 
 
 def _working(x: Tensor) -> torch.dtype:
