@@ -29,6 +29,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 
 from ..model.assertions import ASSERTIONS, Assertion, AssertionRefused, assertions_of
 from ..model.control import CONTROL
+from ..model.fake import recording_fake
 from ..model.graph import ModelGraph
 from ..model.operators.functional import functional_twin
 from ..model.operators.triton_kernels import remember
@@ -375,7 +376,7 @@ class FunctionalCopy:
         operands = self.nodes((x, weight, bias, mean, variance))
         statistics = [operands[3].meta["val"], operands[4].meta["val"]]
         target = aten._native_batch_norm_legit_functional.default
-        with statistics[0].fake_mode:
+        with recording_fake(statistics[0].fake_mode):
             fakes = [n.meta["val"] if n is not None else None for n in operands]
             values = target(*fakes, True, momentum, eps)
         new = self.graph.call_function(target, (*operands, True, momentum, eps))

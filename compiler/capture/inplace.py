@@ -14,6 +14,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ..model.computed import raw, scalar_tensor
+from ..model.fake import recording_fake
 from .strides import memory_order, overlaps, strides_in
 
 __all__ = [
@@ -78,7 +79,7 @@ def functional_item(
     if form is None:
         return None
     old = args[0][place]
-    with old.meta["val"].fake_mode:
+    with recording_fake(old.meta["val"].fake_mode):
         own = [[v[place]] if isinstance(v, (list, tuple)) else v for v in args]
         fakes, named = fx.map_arg((own, kwargs), lambda n: n.meta["val"])
         values = form(*fakes, **named)
@@ -162,7 +163,7 @@ def _like(graph: fx.Graph, node: fx.Node, new: fx.Node, old: fx.Node) -> fx.Node
     """`new` cast to the dtype of `old` when a functional operator has another: it promotes, or compares."""
     dtype = old.meta["val"].dtype
     args, kwargs = fx.map_arg((new.args, new.kwargs), lambda n: n.meta["val"])
-    with old.meta["val"].fake_mode:
+    with recording_fake(old.meta["val"].fake_mode):
         result = new.target(*args, **kwargs)  # type: ignore[operator]
     if result.dtype == dtype:
         return new
@@ -174,7 +175,7 @@ def _copied(graph: fx.Graph, node: fx.Node, old: fx.Node, source: Any) -> fx.Nod
     """The value of copy_(old, source): source in the shape and dtype of old."""
     target, value = old.meta["val"], source.meta["val"]
     if value.dtype != target.dtype:
-        with target.fake_mode:
+        with recording_fake(target.fake_mode):
             cast = value.to(target.dtype)
         source = _emit(graph, node, aten.to.dtype, (source, target.dtype), {}, cast)
     if tuple(value.shape) != tuple(target.shape):
@@ -263,7 +264,7 @@ def rebuild_expanded(graph: fx.Graph, base: fx.Node, view: fx.Node, new: fx.Node
     alike = new.target is aten.index_put.default and not named
 
     def emit(target: Any, *args: Any) -> fx.Node:
-        with old.fake_mode:
+        with recording_fake(old.fake_mode):
             value = target(*fx.map_arg(args, lambda n: n.meta["val"]))
         return _emit(graph, view, target, args, {}, value)
 

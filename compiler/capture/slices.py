@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ..model.computed import free_symbols, raw, scalar_tensor
+from ..model.fake import recording_fake
 
 __all__ = ["slice_by_places"]
 
@@ -55,7 +56,7 @@ class _Emitter:
     def __call__(self, op: OpOverload, *args: Any, value: Any = None, **kwargs: Any) -> fx.Node:
         new = self._graph.call_function(op, args, kwargs)
         if value is None:
-            with self._mode:
+            with recording_fake(self._mode):
                 value = op(*fx.map_arg(args, lambda n: n.meta["val"]), **kwargs)
         new.meta = {**self._node.meta, "val": value}
         return new

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..model.fake import computing_fake
 from ..model.graph import ModelGraph
 from .node import Node
 from .sizes import expr
-from .work import computing_fake
 
 _AROUND = 5  # nodes shown on either side of a bad one
 

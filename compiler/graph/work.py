@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
 from ...runtime.errors import CompileError
 from ..model.computed import KEPT, free_symbols, is_definer, raw
+from ..model.fake import computing_fake
 from ..model.origins import Known, Origin, leaves
 from .node import Node
 from .sizes import Size, SymbolRange, expr
@@ -173,7 +173,7 @@ class Work:
     def fake(self, tensor: torch.Tensor) -> Any:
         """A fake tensor of the capture's mode with the shape, strides and dtype of a real one."""
         mode = self.fake_mode()
-        with mode if mode is not None else nullcontext():
+        with computing_fake(mode):
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
 
     def infer(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -281,16 +281,6 @@ class Work:
 def is_erased(node: Node) -> bool:
     """Whether a node that a pass still holds has been removed from the graph."""
     return bool(getattr(node, "_erased", False))
-
-
-@contextmanager
-def computing_fake(mode: Any) -> Iterator[None]:
-    """Computes on fake tensors without ever fixing a size symbol: torch may ask whether two sizes are equal only to
-    choose a memory format, and would take them for equal from then on.
-    """
-    shape_env = getattr(mode, "shape_env", None)
-    with torch.no_grad(), mode or nullcontext(), shape_env.suppress_guards() if shape_env else nullcontext():
-        yield
 
 
 def origins_of(node: Node) -> list[tuple[str, str]]:

@@ -8,7 +8,6 @@ A parameter among the operands is a constant of the region too; all other operan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from .computed import computed_inside
+from .fake import computing_fake
 from .graph import InPlace, ModelGraph, SizeSymbol, TensorSpec
 from .symbols import size_of
 
@@ -101,7 +101,7 @@ def batched(node: fx.Node, given: Operands, body: fx.GraphModule) -> fx.GraphMod
     dims = (0,) * len(given.own) + (None,) * len(given.shared)
     try:
         mode = values[0].fake_mode
-        with torch.no_grad(), mode, mode.shape_env.suppress_guards() if mode.shape_env else nullcontext():
+        with computing_fake(mode):
             whole = make_fx(torch.vmap(body, in_dims=dims), tracing_mode="real")(*values)
     except Exception:  # whatever torch says: a loop does it too
         return None

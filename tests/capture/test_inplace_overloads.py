@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import mycc
 import pytest
 import torch
 from mycc.compiler.capture import capture
@@ -103,3 +105,26 @@ def test_lists_that_share_memory() -> None:
 
 def test_comparisons_keep_the_type() -> None:
     same_as_eager([Call(op) for op in (aten.eq_.Tensor, aten.lt_.Scalar, aten.logical_and_.default)])
+
+
+class Smoothed(torch.nn.Module):
+    """Operands that broadcast along a dynamic size, in a body too."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y, z, w = x * 2, x + 1, x - 1
+        y.lerp_(x.amax(), 0.5)
+        z.lerp_(x.amax(0), x.amax(1, keepdim=True))
+        w.addcdiv_(x.sum(1, keepdim=True), x.exp(), value=2)
+        inside = torch.cond(x.sum() > 0, lambda x: x.clone().lerp_(x.mean(0), 0.25), lambda x: x * 3, (x,))
+        return y, z, w, inside
+
+
+def test_operands_broadcast_along_a_dynamic_size(tmp_path: Path) -> None:
+    rows = torch.export.Dim("rows", min=2, max=64)
+    shapes = ({0: rows},)
+    model = mycc.load(mycc.compile(Smoothed(), (torch.randn(4, 5),), dynamic_shapes=shapes, out=tmp_path / "m.pkg"))
+    for n in (2, 9):
+        x = torch.randn(n, 5, generator=torch.Generator().manual_seed(n))
+        for inputs in (x.abs(), -x.abs()):
+            for found, wanted in zip(model(inputs), Smoothed()(inputs), strict=True):
+                torch.testing.assert_close(found, wanted)
