@@ -6,6 +6,9 @@
 Prompts have 16 to 512 tokens and answers 16 to 128, both drawn evenly on a logarithmic scale; a quarter of the prompts
 begin with the same 64 tokens. With --rate requests come by a Poisson process, else all at the beginning.
 
+A quarter as many requests of another seed run before, as in a service that has been up for a while; theirs are not the
+lengths that are timed.
+
 Prints tokens a second, the time to the first token and between tokens (p50, p99), and the share of the bound: what the
 calls that this load needs would take at best, each measured alone. These are every token of a prompt that is not found
 in the cache, at the speed of a whole piece, and every generated token at the speed of a step of --batch texts.
@@ -56,13 +59,13 @@ def make_package(options: argparse.Namespace, folder: Path) -> Path:
     )  # fmt: skip
 
 
-def load_of(model: Any, options: argparse.Namespace) -> list[Served]:
+def load_of(model: Any, options: argparse.Namespace, requests: int, seed: int) -> list[Served]:
     """The requests in the order in which they come."""
-    choose = random.Random(options.seed)
+    choose = random.Random(seed)
     words = range(4, model.generator.vocabulary)
     begin = [choose.choice(words) for _ in range(SHARED)]
     comes, made = 0.0, []
-    for i in range(options.requests):
+    for i in range(requests):
         length, answer = (round(math.exp(choose.uniform(*map(math.log, ends)))) for ends in (PROMPTS, ANSWERS))
         prompt = [choose.choice(words) for _ in range(length)]
         if i % 4 == 0:
@@ -139,7 +142,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = options.package or make_package(options, Path(folder))
         model = mycc.load(path, threads=options.threads)
-        load = load_of(model, options)
+        load = load_of(model, options, options.requests, options.seed)
+        serve(model.generator.new_engine(True), load_of(model, options, options.requests // 4, options.seed + 1))
         scheduler = model.generator.new_engine(True)
         assert isinstance(scheduler, Scheduler)
         spent = serve(scheduler, load)

@@ -7,8 +7,8 @@
 extern "C" {
 
 int test_plan(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels, int64_t *offsets,
-              int64_t *arena, int64_t *live) {
-  return mycc::runtime::plan_memory(buffers, sizes, n, n_kernels, offsets, arena, live);
+              int64_t *arena, int64_t *live, mycc::runtime::PlanOrder *known) {
+  return mycc::runtime::plan_memory(buffers, sizes, n, n_kernels, offsets, arena, live, known);
 }
 
 void *test_allocate_block(size_t bytes, size_t *pages) { return mycc::runtime::allocate_block(bytes, pages); }

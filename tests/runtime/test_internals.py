@@ -37,13 +37,28 @@ def internals(tmp_path_factory: pytest.TempPathFactory) -> Any:
 Lifetime = tuple[int, int, int]  # first and last kernel, size in units of 64 bytes
 
 
-def plan(internals: Any, buffers: Sequence[Lifetime]) -> tuple[list[int], int, int]:
+class PlanOrder(ctypes.Structure):
+    """What planner.h keeps of the plans of an entry point."""
+
+    _fields_ = [
+        ("order", ctypes.POINTER(ctypes.c_int32)),
+        ("arena", ctypes.c_int64),
+        ("live", ctypes.c_int64),
+        ("searches", ctypes.c_int32),
+    ]
+
+    def __init__(self, buffers: int) -> None:
+        super().__init__((ctypes.c_int32 * (buffers + 1))())
+
+
+def plan(internals: Any, buffers: Sequence[Lifetime], known: PlanOrder | None = None) -> tuple[list[int], int, int]:
     """Offsets, arena and live bytes; checks that the plan is one."""
     n, kernels = len(buffers), 1 + max((last for _, last, _ in buffers), default=0)
     lives = (ctypes.c_int32 * (2 * n + 1))(*[k for first, last, _ in buffers for k in (first, last)])
     sizes = (ctypes.c_int64 * (n + 1))(*[64 * size for *_, size in buffers])
     offsets, arena, live = (ctypes.c_int64 * (n + 1))(), ctypes.c_int64(), ctypes.c_int64()
-    assert internals.test_plan(lives, sizes, n, kernels, offsets, ctypes.byref(arena), ctypes.byref(live))
+    order = known and ctypes.byref(known)
+    assert internals.test_plan(lives, sizes, n, kernels, offsets, ctypes.byref(arena), ctypes.byref(live), order)
     sums = [sum(64 * s for f, la, s in buffers if f <= k <= la) for k in range(kernels)]
     assert live.value == max(sums)
     for i, (first, last, size) in enumerate(buffers):
@@ -67,6 +82,24 @@ lifetimes = st.lists(
 def test_plans_are_valid(internals: Any, buffers: list[Lifetime]) -> None:
     _, arena, live = plan(internals, buffers)
     assert live <= arena <= max(live, 64 * sum(size for *_, size in buffers))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lifetimes, st.lists(st.integers(0, 40), min_size=1, max_size=20))
+def test_plans_of_other_sizes_are_valid_and_as_good(
+    internals: Any, buffers: list[Lifetime], factors: list[int]
+) -> None:
+    known = PlanOrder(len(buffers))
+    for factor in factors:
+        sized = [(first, last, size * factor // 7) for first, last, size in buffers]
+        before = known.arena / known.live if known.live else 1.0
+        searches = known.searches
+        _, arena, live = plan(internals, sized, known)
+        if known.searches == searches:  # placed in the order that is known
+            assert arena <= live * (before + 1 / 64) + 1e-6
+        elif searches < 16:
+            assert arena == plan(internals, sized)[1]
+            assert (known.arena, known.live) == (arena, live)
 
 
 def chain(sizes: Sequence[int]) -> list[Lifetime]:
@@ -206,7 +239,7 @@ def test_a_thousand_buffers_are_placed_quickly(internals: Any) -> None:
     lives = (ctypes.c_int32 * (2 * len(buffers)))(*[k for first, last, _ in buffers for k in (first, last)])
     sizes = (ctypes.c_int64 * len(buffers))(*[64 * size for *_, size in buffers])
     out = [(ctypes.c_int64 * len(buffers))() for _ in range(3)]
-    assert internals.test_plan(lives, sizes, len(buffers), 1202, *out)
+    assert internals.test_plan(lives, sizes, len(buffers), 1202, *out, None)
     assert time.process_time() - start < 0.5
 
 
@@ -275,3 +308,13 @@ def test_json_names_what_is_no_number(internals: Any, number: bytes) -> None:
     text, last = b'{"tolerance": ' + number + b"}", ctypes.create_string_buffer(64)
     error = internals.test_json(text, ctypes.c_size_t(len(text)), last, ctypes.c_size_t(64))
     assert error == b"it has Infinity or NaN for a number"
+
+
+def test_the_sizes_of_a_service_are_searched_once(internals: Any) -> None:
+    """Prompts of every length, after one that was searched; a longest one first, and a shortest one first."""
+    for lengths in ((512, *range(1, 512, 3)), range(1, 512, 3)):
+        known = PlanOrder(len(transformer(8, 1, 256)))
+        for tokens in lengths:
+            _, arena, live = plan(internals, transformer(8, tokens, 256), known)
+            assert arena <= 1.05 * live
+        assert known.searches == 1

@@ -61,6 +61,7 @@ bool Call::allocate() {
   output_dims_ = region_.array<int64_t>(size_t(output_dims));
   sizes_ = region_.array<int64_t>(size_t(buffers));
   offsets_ = region_.array<int64_t>(size_t(buffers));
+  order_ = region_.array<int32_t>(size_t(buffers));
   inputs_ = region_.array<const void *>(size_t(inputs));
   input_bytes_ = region_.array<int64_t>(size_t(inputs));
   outputs_ = region_.array<void *>(size_t(outputs));
@@ -70,7 +71,7 @@ bool Call::allocate() {
   for (int32_t i = 0; scratch_ && i < model_.threads; ++i) new (&scratch_[i]) Memory();
   known_arenas_ = static_cast<Memory *>(calloc(size_t(computed) + 1, sizeof(Memory)));
   for (int32_t i = 0; known_arenas_ && i < computed; ++i) new (&known_arenas_[n_known_arenas_++]) Memory();
-  return buffers_ && known_offsets_ && known_arenas_ && symbols_ && planned_symbols_ && dims_ && output_dims_ && sizes_ && offsets_ && inputs_ && input_bytes_ &&
+  return buffers_ && known_offsets_ && known_arenas_ && symbols_ && planned_symbols_ && dims_ && output_dims_ && sizes_ && offsets_ && order_ && inputs_ && input_bytes_ &&
          outputs_ && is_new_ && scratch_;
 }
 
@@ -173,10 +174,26 @@ int Call::place(Entry &entry) {
 }
 
 int Call::make_plan(const Entry &entry) {
-  const mycc_entry &code = *entry.code;
   if (int status = find_known_sizes(entry, 0)) return status;
-  if (!plan_memory(code.buffers, sizes_, code.n_buffers, code.n_kernels, offsets_, &arena_bytes_, &live_bytes_))
+  return plan_sizes(entry, 0, offsets_, &arena_bytes_, &live_bytes_);
+}
+
+int Call::plan_sizes(const Entry &entry, int32_t known, int64_t *offsets, int64_t *arena, int64_t *live) {
+  const mycc_entry &code = *entry.code;
+  PlanOrder &kept = entry.orders[known], order;
+  const size_t bytes = size_t(code.n_buffers) * sizeof(int32_t);
+  {
+    Locked locked(model_.lock);
+    order = {order_, kept.arena, kept.live, kept.searches};
+    memcpy(order_, kept.order, bytes);
+  }
+  const int32_t searches = order.searches;
+  if (!plan_memory(code.buffers, sizes_, code.n_buffers, code.n_kernels, offsets, arena, live, &order))
     return out_of_memory(size_t(code.n_buffers) * 64);
+  if (order.searches == searches) return MYCC_OK;
+  Locked locked(model_.lock);
+  memcpy(kept.order, order_, bytes);
+  kept.arena = order.arena, kept.live = order.live, kept.searches = order.searches;
   return MYCC_OK;
 }
 

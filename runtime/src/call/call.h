@@ -89,6 +89,8 @@ class Call {
   int enter_size(const Entry &entry, int32_t i, int64_t value);  // among the symbols, if it is in its range
   int define(const Entry &entry, int32_t i, int64_t value);
   int make_plan(const Entry &entry);
+  // plan_memory() of sizes_, with what earlier plans of the entry point tell.
+  int plan_sizes(const Entry &entry, int32_t known, int64_t *offsets, int64_t *arena, int64_t *live);
   // Of a program of an older package. older_programs.cpp.
   bool is_older() const;
   int check_older_sizes(const Entry &entry);
@@ -136,6 +138,7 @@ class Call {
   const Entry *planned_ = nullptr;  // whose plan offsets_ holds, for the symbols
   int64_t *planned_symbols_ = nullptr;
   const int64_t *placed_ = nullptr;  // offsets_, or the compiler's
+  int32_t *order_ = nullptr;         // of a PlanOrder
   int64_t arena_bytes_ = 0, live_bytes_ = 0;
   int32_t oversized_calls_ = 0;  // in a row, that left most of a large arena unused
 

@@ -29,12 +29,9 @@ int Call::find_known_sizes(const Entry &entry, int32_t known) {
 }
 
 int Call::plan_known_buffers(const Entry &entry, int32_t known, int64_t *arena) {
-  const mycc_entry &code = *entry.code;
   if (int status = find_known_sizes(entry, known)) return status;
   int64_t live;
-  if (!plan_memory(code.buffers, sizes_, code.n_buffers, code.n_kernels, known_offsets_, arena, &live))
-    return out_of_memory(size_t(code.n_buffers) * 64);
-  return MYCC_OK;
+  return plan_sizes(entry, known, known_offsets_, arena, &live);
 }
 
 void Call::place_known_buffers(const Entry &entry, int32_t known, uint8_t *memory) {

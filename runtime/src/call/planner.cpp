@@ -13,32 +13,56 @@ class Planner {
   Planner(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels)
       : buffers_(buffers), sizes_(sizes), n_(n), n_kernels_(n_kernels) {}
 
-  bool plan(int64_t *offsets, int64_t *arena, int64_t *live) {
+  bool plan(int64_t *offsets, int64_t *arena, int64_t *live, PlanOrder *known) {
     order_ = region_.array<int32_t>(size_t(n_));
     placed_ = region_.array<int32_t>(size_t(n_));
     fullest_ = region_.array<int64_t>(size_t(n_));
-    int64_t *trial = region_.array<int64_t>(size_t(n_)), *sums = region_.array<int64_t>(size_t(n_kernels_) + 1);
-    if (!order_ || !placed_ || !fullest_ || !trial || !sums) return false;
+    trial_ = region_.array<int64_t>(size_t(n_));
+    int64_t *sums = region_.array<int64_t>(size_t(n_kernels_) + 1);
+    if (!order_ || !placed_ || !fullest_ || !trial_ || !sums) return false;
     *live = sum_live(sums);
-    *arena = INT64_MAX;
-    using Before = bool (Planner::*)(int32_t, int32_t) const;
-    for (Before before : {&Planner::larger, &Planner::earlier, &Planner::fuller}) {
-      for (int32_t i = 0; i < n_; ++i) order_[i] = i;
-      std::sort(order_, order_ + n_, [&](int32_t a, int32_t b) { return (this->*before)(a, b); });
-      for (int64_t round = 0; *arena > *live && round < rounds(); ++round) {
-        int64_t size = place(trial);
-        if (size < *arena) {
-          *arena = size;
-          if (n_) memcpy(offsets, trial, size_t(n_) * sizeof(int64_t));
-        }
-        if (!raise_highest(trial, size)) break;
-      }
+    if (known && known->searches > 0) {
+      memcpy(order_, known->order, size_t(n_) * sizeof(int32_t));
+      *arena = place(offsets);
+      if (as_good(*arena, *live, *known)) return true;
     }
+    search(offsets, arena, *live, known);
     return true;
   }
 
  private:
   static constexpr int64_t kMaxRounds = 32, kMaxSteps = 8000000;
+  static constexpr int32_t kMaxSearches = 16;  // of several rounds, of the same buffers
+  static constexpr double kTolerance = 1.0 / 64, kFair = 9.0 / 8;
+
+  // Whether a plan in a known order is about as near to the live bytes as the plan that the order was found for. Small
+  // sizes may waste much, as each buffer is rounded up; that says nothing of larger ones.
+  static bool as_good(int64_t arena, int64_t live, const PlanOrder &known) {
+    const double wanted = known.live ? double(known.arena) / double(known.live) : 1.0;
+    if (wanted > kFair && live / 2 > known.live) return false;
+    return double(arena) <= double(live) * (wanted + kTolerance);
+  }
+
+  void search(int64_t *offsets, int64_t *arena, int64_t live, PlanOrder *known) {
+    const int64_t most = known && known->searches >= kMaxSearches ? 1 : rounds();
+    int64_t *trial = trial_;
+    *arena = INT64_MAX;
+    using Before = bool (Planner::*)(int32_t, int32_t) const;
+    for (Before before : {&Planner::larger, &Planner::earlier, &Planner::fuller}) {
+      for (int32_t i = 0; i < n_; ++i) order_[i] = i;
+      std::sort(order_, order_ + n_, [&](int32_t a, int32_t b) { return (this->*before)(a, b); });
+      for (int64_t round = 0; *arena > live && round < most; ++round) {
+        int64_t size = place(trial);
+        if (size < *arena) {
+          *arena = size;
+          if (n_) memcpy(offsets, trial, size_t(n_) * sizeof(int64_t));
+          if (n_ && known) memcpy(known->order, order_, size_t(n_) * sizeof(int32_t));
+        }
+        if (!raise_highest(trial, size)) break;
+      }
+    }
+    if (known) known->arena = *arena, known->live = live, known->searches += 1;
+  }
 
   // A round takes n * n steps.
   int64_t rounds() const {
@@ -121,14 +145,14 @@ class Planner {
   int32_t n_, n_kernels_;
   Region region_;
   int32_t *order_ = nullptr, *placed_ = nullptr;
-  int64_t *fullest_ = nullptr;
+  int64_t *fullest_ = nullptr, *trial_ = nullptr;
 };
 
 }  // namespace
 
 bool plan_memory(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels, int64_t *offsets,
-                 int64_t *arena, int64_t *live) {
-  return Planner(buffers, sizes, n, n_kernels).plan(offsets, arena, live);
+                 int64_t *arena, int64_t *live, PlanOrder *known) {
+  return Planner(buffers, sizes, n, n_kernels).plan(offsets, arena, live, known);
 }
 
 }  // namespace mycc::runtime

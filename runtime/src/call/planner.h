@@ -7,6 +7,13 @@
 
 namespace mycc::runtime {
 
+// The order of buffers that gave the plan of the latest search, for these buffers with other sizes.
+struct PlanOrder {
+  int32_t *order;       // room for n numbers of buffers
+  int64_t arena, live;  // of that plan
+  int32_t searches;     // until now; after many, each takes a single round
+};
+
 // Places n buffers so that those alive at the same time do not overlap. sizes: bytes, multiples of 64. Fills offsets
 // (multiples of 64), the arena's size, and the largest sum of live bytes over the kernels, which no plan can beat.
 //
@@ -15,7 +22,12 @@ namespace mycc::runtime {
 // Deep Neural Net Inference", 2020), by first use, and by the live bytes of the fullest kernel that uses the buffer.
 // While a plan is larger than the live bytes, the buffers at its top go first and it is made again, a few times.
 // False: out of memory.
+//
+// The search takes milliseconds for hundreds of buffers. `known` shortens it for an entry point whose sizes change from
+// call to call: buffers placed in the order of an earlier plan mostly lie as well, and that plan is taken when its arena
+// is at most 1/64 larger, measured in live bytes, than the earlier one's. A plan that is not good, more than 9/8 of the live
+// bytes, is no measure for sizes that take more than twice the memory.
 bool plan_memory(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels, int64_t *offsets,
-                 int64_t *arena, int64_t *live);
+                 int64_t *arena, int64_t *live, PlanOrder *known = nullptr);
 
 }  // namespace mycc::runtime

@@ -91,6 +91,17 @@ int place_weights(mycc_model *model, const Archive &archive) {
   return MYCC_OK;
 }
 
+// One for each number of computed sizes that are known, from none to all.
+bool make_orders(Entry &entry, Region *region) {
+  const int32_t count = 1 + (entry.computed ? entry.computed->n_sizes : 0);
+  entry.orders = region->array<PlanOrder>(size_t(count));
+  for (int32_t i = 0; entry.orders && i < count; ++i) {
+    entry.orders[i].order = region->array<int32_t>(size_t(entry.code->n_buffers));
+    if (!entry.orders[i].order) return false;
+  }
+  return entry.orders;
+}
+
 bool fits(const EntryInfo &info, const mycc_entry &code) {
   if (strcmp(info.name, code.name) != 0 || info.n_inputs != code.n_inputs || info.n_outputs != code.n_outputs ||
       info.n_symbols != code.n_symbols)
@@ -134,6 +145,7 @@ int open_program(mycc_model *model, const Archive &archive, const char *label) {
     entry->fetches = fetches && fetches[i];
     const bool computes = model->program->abi_version >= 3 && model->program->computed;
     if (computes && model->program->computed[i].n_sizes > 0) entry->computed = &model->program->computed[i];
+    if (!make_orders(*entry, &model->region)) return out_of_memory(4096);
   }
   return MYCC_OK;
 }

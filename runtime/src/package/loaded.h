@@ -11,6 +11,7 @@
 #include "mycc/abi.h"
 #include "mycc/model.h"
 #include "../base/os.h"
+#include "../call/planner.h"
 #include "../call/tensor.h"
 
 namespace mycc::runtime {
@@ -32,6 +33,8 @@ struct Entry {
   bool random;                    // calls differ by their seeds
   bool fetches;                   // the run decides by what the device has computed
   Array<Plan> plans;  // the latest ones; guarded by the model's lock
+  // Of the buffers whose sizes are known when the first 0, 1, .. computed sizes are; guarded by the model's lock.
+  PlanOrder *orders;
   uint64_t plan_uses;
 };
 
