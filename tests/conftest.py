@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from .helpers.builds import quick_builds
 from .helpers.x87 import X87Stack
 from .slow_cases import long_files, slow_cases
 
@@ -30,6 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 DURATIONS = ROOT / "build" / "tests" / "durations.json"
+QUICK = ("backend", "capture", "models", "package", "property", "quantize", "refusals", "training", "verify")
 MANY = 500  # tests of a run that says where its time went
 LEFT_OUT = pytest.StashKey["Counter[str]"]()
 
@@ -94,6 +96,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line("\n".join(longest))
         DURATIONS.parent.mkdir(parents=True, exist_ok=True)
         DURATIONS.write_text(json.dumps(dict(calls.most_common()), indent=1), encoding="utf-8")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_builds(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In folders that look at what the graph says, not at machine code."""
+    if request.path.parent.name in QUICK:
+        yield from quick_builds()
+    else:
+        yield
 
 
 @pytest.fixture(scope="session")

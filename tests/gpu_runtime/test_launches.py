@@ -92,6 +92,32 @@ def test_graphs_are_kept_by_sizes_and_bounded(driver_path: Path, gpu_package: by
 
 
 @in_child
+def test_sizes_that_come_once_leave_the_graphs_of_others(driver_path: Path, gpu_package: bytes) -> None:
+    """A server's steps, whose numbers of texts come again, between prompts whose lengths do not."""
+    driver = Driver(driver_path)
+    model = Loaded(gpu_package)
+
+    def call(n: int) -> None:
+        x = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(model("chain", x), 120 * x)
+
+    steps = range(1, 17)
+    for n in (*steps, *steps):
+        call(n)
+    made = driver.count("cuGraphInstantiateWithFlags")
+    assert made == len(steps)
+    for n in range(100, 180):
+        call(n)
+        call(1 + n % 16)
+    assert driver.count("cuGraphInstantiateWithFlags") == made
+    assert driver.count("cuGraphExecDestroy") == 0
+    for n in (200, 201, 200, 201):  # a new size that comes again has its graph, in place of the oldest one
+        call(n)
+    assert driver.count("cuGraphInstantiateWithFlags") == made + 2
+    assert driver.count("cuGraphExecDestroy") == 2
+
+
+@in_child
 def test_zeros_scratch_and_tensor_maps(driver_path: Path, gpu_package: bytes) -> None:
     driver = Driver(driver_path)
     for launch in ("auto", "direct", "graph", "debug"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,7 @@ from mycc.compiler.capture import capture
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from ..helpers.builds import quick_builds
 from .shape_models import ROWS, Row
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick() -> Iterator[None]:
-    yield from quick_builds()
 
 
 @pytest.fixture(scope="module")

@@ -174,8 +174,10 @@ int GpuCall::issue(const Entry &entry) {
   bool graph = gpu_.mode == LaunchMode::graph;
   if (gpu_.mode == LaunchMode::automatic) graph = shapes_->calls > 1;
   if (!graph) return launches.issue(stream_, code, gpu_.mode == LaunchMode::debug);
-  if (!launches.has_graph())
+  if (!launches.has_graph()) {
+    make_room(true);
     if (int status = launches.build_graph(code)) return status;
+  }
   return launches.issue_graph(stream_, code);
 }
 

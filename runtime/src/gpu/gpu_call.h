@@ -54,6 +54,7 @@ class GpuCall : public Call {
   int list_launches(const Entry &entry);
   bool addresses_changed(const Entry &entry, uintptr_t *kept);
   GpuShape *find_shape(const Entry &entry);
+  void make_room(bool graph);
   void drop_shape();
   void set_program_call(const Entry &entry);
   int issue(const Entry &entry);

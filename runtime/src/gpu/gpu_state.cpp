@@ -8,7 +8,7 @@ namespace mycc::runtime {
 namespace {
 
 constexpr int32_t kMaxCalls = 8;                   // that a model keeps
-constexpr int32_t kMaxShapes = 16;                 // whose launches a call keeps
+constexpr int32_t kMaxShapes = 16;                 // whose graphs a call keeps, and as many without a graph
 constexpr size_t kLargeArena = size_t(256) << 20;  // given back when calls stop needing it
 constexpr int32_t kOversizedCalls = 16;            // after so many
 constexpr size_t kFetched = 8;                     // bytes of a value that a program fetches, at most
@@ -169,10 +169,26 @@ cuda::Result GpuCall::mark_done() {
 
 // ---- launches by sizes
 
-// The launches for these sizes come to the front of the list; when the list is full, the one that was not used for the
-// longest time goes. NULL: out of memory.
-GpuShape *GpuCall::find_shape(const Entry &entry) {
+// Of the launches that have a graph, or of those that have none, the one that was not used for the longest time goes when
+// there are as many as a call keeps. Sizes that come once, as the lengths of prompts, leave the graphs of others alone.
+void GpuCall::make_room(bool graph) {
   int32_t count = 0;
+  GpuShape **last = nullptr;
+  for (GpuShape **at = &shapes_; *at; at = &(*at)->next) {
+    if ((*at)->launches.has_graph() != graph) continue;
+    last = at;
+    ++count;
+  }
+  if (count < kMaxShapes) return;
+  if (graph) settle();  // it may still run
+  GpuShape *shape = *last;
+  *last = shape->next;
+  shape->~GpuShape();
+  free(shape);
+}
+
+// The launches for these sizes come to the front of the list. NULL: out of memory.
+GpuShape *GpuCall::find_shape(const Entry &entry) {
   const size_t symbols = size_t(entry.info->n_symbols);
   for (GpuShape **at = &shapes_; *at; at = &(*at)->next) {
     GpuShape *shape = *at;
@@ -181,13 +197,8 @@ GpuShape *GpuCall::find_shape(const Entry &entry) {
       shape->next = shapes_;
       return shapes_ = shape;
     }
-    if (++count < kMaxShapes || shape->next) continue;
-    settle();  // its graph may still run
-    *at = nullptr;
-    shape->~GpuShape();
-    free(shape);
-    break;
   }
+  make_room(false);
   void *memory = nullptr;
   if (posix_memalign(&memory, 64, sizeof(GpuShape)) != 0) return nullptr;
   GpuShape *shape = new (memory) GpuShape(gpu_);
