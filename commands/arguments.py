@@ -44,7 +44,7 @@ Source = Annotated[
 ]
 Examples = Annotated[
     list[str] | None,
-    typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Replaces an example input: x=f32[1,3,224,224]."),
+    typer.Option("--input", metavar="X=DTYPE[SIZES]", help="Replaces or makes an example input: x=f32[1,3,224,224]."),
 ]
 Dynamic = Annotated[
     list[str] | None, typer.Option("--dynamic", metavar="X:DIM=SIZE", help="A size that changes: x:0=batch(1..64).")

@@ -25,18 +25,25 @@ def check_format(file: str, package: bool = False) -> None:
 
 
 def load_model(source: str, inputs: Sequence[str]) -> Source:
-    """A model's source, with other examples where `--input` gives some. Raises CompileError."""
+    """A model's source, with other examples where `--input` gives some, or those alone where it has none of its own.
+
+    Raises CompileError.
+    """
     from dataclasses import replace
 
     from ..compiler.capture.source import load_source
 
-    loaded = load_source(source)
+    loaded = load_source(source, needs_inputs=not inputs)
     if not inputs:
         return loaded
-    from ..compiler.capture.examples import override_inputs
+    from ..compiler.capture.examples import made_inputs, override_inputs
     from ..compiler.capture.export import forward_of
 
-    args, kwargs = override_inputs(forward_of(loaded.model), loaded.args, loaded.kwargs, inputs)
+    forward = forward_of(loaded.model)
+    if loaded.has_inputs:
+        args, kwargs = override_inputs(forward, loaded.args, loaded.kwargs, inputs)
+    else:
+        args, kwargs = made_inputs(forward, inputs)
     return replace(loaded, args=args, kwargs=kwargs)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,7 @@ from ..model.leaves import (
     leaves_of,
 )
 
-__all__ = ["dynamic_dims", "override_inputs"]
+__all__ = ["dynamic_dims", "made_inputs", "override_inputs"]
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 _INPUT = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<dtype>\w+)\s*(?:\[(?P<shape>[\d,\s]*)\])?")
@@ -44,15 +46,54 @@ def override_inputs(
     leaves = leaves_of(bind(forward, args, kwargs))
     values = [leaf.value for leaf in leaves]
     for text in overrides:
-        match = _INPUT.fullmatch(text.strip())
-        if match is None:
-            raise CompileError(f"cannot read --input '{text}'", hint="It looks like x=f32[1,3,224,224].")
-        index = find_leaf(leaves, match["name"], f"--input '{text}'")
-        shape = tuple(int(size) for size in (match["shape"] or "").split(",") if size.strip())
-        values[index] = _example(leaves[index], _dtype(match["dtype"], text), shape)
+        name, dtype, shape = _read(text)
+        index = find_leaf(leaves, name, f"--input '{text}'")
+        values[index] = _example(leaves[index], dtype, shape)
     _, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     new_args, new_kwargs = pytree.tree_unflatten(values, spec)
     return new_args, new_kwargs
+
+
+def made_inputs(forward: Any, texts: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs of a model whose file has none, each from a text such as `x=f32[1,3,224,224]` (name or position).
+
+    Floats are drawn from a normal distribution; integers and bools are 0 or 1, which every table of two rows holds.
+
+    Raises:
+        CompileError: a text cannot be read, or names no parameter of `forward`; or one is missing.
+    """
+    parameters = inspect.signature(forward).parameters
+    plain = [p.name for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    named = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    given: dict[str, torch.Tensor] = {}
+    for text in texts:
+        name, dtype, shape = _read(text)
+        if name.isdecimal() and int(name) < len(plain):
+            name = plain[int(name)]
+        if name not in parameters and not named:
+            raise CompileError(
+                f"--input '{text}': forward() has no parameter '{name}'", hint=f"It has: {', '.join(parameters)}."
+            )
+        given[name] = _drawn(dtype, shape)
+    needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind not in _VARIADIC]
+    if missing := [name for name in needed if name not in given]:
+        raise CompileError(
+            f"the model has no example input for '{missing[0]}' of forward({', '.join(parameters)})",
+            hint=f"Add --input {missing[0]}=DTYPE[SIZES], or put example_inputs into its file.",
+        )
+    leading = list(itertools.takewhile(given.__contains__, plain))
+    return tuple(given.pop(name) for name in leading), given
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _read(text: str) -> tuple[str, torch.dtype, tuple[int, ...]]:
+    match = _INPUT.fullmatch(text.strip())
+    if match is None:
+        raise CompileError(f"cannot read --input '{text}'", hint="It looks like x=f32[1,3,224,224].")
+    shape = tuple(int(size) for size in (match["shape"] or "").split(",") if size.strip())
+    return match["name"], _dtype(match["dtype"], text), shape
 
 
 def _dtype(name: str, text: str) -> torch.dtype:
@@ -64,12 +105,16 @@ def _dtype(name: str, text: str) -> torch.dtype:
 
 def _example(leaf: Leaf, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
     old: torch.Tensor = leaf.value
+    floating = dtype.is_floating_point or dtype.is_complex
+    if floating or not old.numel() or old.dtype.is_floating_point:
+        return _drawn(dtype, shape)
+    return old.reshape(-1)[torch.arange(math.prod(shape)) % old.numel()].reshape(shape).to(dtype)
+
+
+def _drawn(dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(shape, generator=generator, dtype=torch.float32).to(dtype)
-    count = math.prod(shape)
-    if old.numel() and not old.dtype.is_floating_point:
-        return old.reshape(-1)[torch.arange(count) % old.numel()].reshape(shape).to(dtype)
     return torch.randint(0, 2, shape, generator=generator).to(dtype)
 
 

@@ -44,7 +44,7 @@ _INPUT_NAMES = "`example_inputs` or `get_example_inputs()`"
 class Source:
     """A model with its example inputs, as a SOURCE gave them; `name` is a good name for its package.
 
-    training: what the file has for training: "loss", "optimizer" and "targets".
+    training: what the file has for training: "loss", "optimizer" and "targets". has_inputs: whether it has examples.
     """
 
     name: str
@@ -53,10 +53,14 @@ class Source:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     dynamic_shapes: Any = None
     training: Mapping[str, Any] = field(default_factory=dict)
+    has_inputs: bool = True
 
 
-def load_source(text: str) -> Source:
-    """Loads the model that a SOURCE names, running the user's file as `python model.py` would. Raises CompileError."""
+def load_source(text: str, needs_inputs: bool = True) -> Source:
+    """Loads the model that a SOURCE names, running the user's file as `python model.py` would. Raises CompileError.
+
+    needs_inputs: False: a file without example inputs is no error.
+    """
     path, colon, factory = text.rpartition(":")
     if not colon:
         path, factory = text, ""
@@ -67,10 +71,10 @@ def load_source(text: str) -> Source:
     if (found := recognise(text)) is not None and found.program:
         return _load_program(Path(text))
     with _command_line_of(path):
-        return _load_code(text, path, factory)
+        return _load_code(text, path, factory, needs_inputs)
 
 
-def _load_code(text: str, path: str, factory: str) -> Source:
+def _load_code(text: str, path: str, factory: str, needs_inputs: bool) -> Source:
     if factory and not factory.isidentifier():
         raise CompileError(f"'{factory}' in '{text}' is not the name of a function")
     if Path(path).is_dir() and not (factory and path.isidentifier()):
@@ -79,9 +83,9 @@ def _load_code(text: str, path: str, factory: str) -> Source:
             hint="Name the file in it that has the model: model.py, or model.py:factory.",
         )
     if path.endswith(".py") or "/" in path or Path(path).is_file():
-        return _from_module(_run_file(Path(path)), Path(path).name, Path(path).stem, factory)
+        return _from_module(_run_file(Path(path)), Path(path).name, Path(path).stem, factory, needs_inputs)
     if factory and all(part.isidentifier() for part in path.split(".")):
-        return _from_module(_import(path), path, path.rpartition(".")[2], factory)
+        return _from_module(_import(path), path, path.rpartition(".")[2], factory, needs_inputs)
     raise CompileError(
         f"cannot read the source '{text}'",
         hint="It is a Python file (model.py, model.py:factory), package.module:factory, or a program saved as .pt2.",
@@ -178,7 +182,7 @@ def _call(function: Any, what: str) -> Any:
 # -- what a module holds ----------------------------------------------------------------------------------------------
 
 
-def _from_module(module: ModuleType, file: str, name: str, factory: str) -> Source:
+def _from_module(module: ModuleType, file: str, name: str, factory: str, needs_inputs: bool) -> Source:
     inputs: Any = None
     if factory:
         if not hasattr(module, factory):
@@ -199,8 +203,11 @@ def _from_module(module: ModuleType, file: str, name: str, factory: str) -> Sour
     else:
         raise CompileError(f"{file} has no model: looked for {_MODEL_NAMES}", hint=_offers(module))
     _check_model(model, what)
-    args, kwargs = _inputs(module, file, inputs, isinstance(model, ExportedProgram))
-    return Source(name, model, args, kwargs, getattr(module, "dynamic_shapes", None), _training(module, file))
+    optional = isinstance(model, ExportedProgram)
+    found = _inputs(module, file, inputs, optional or not needs_inputs)
+    args, kwargs = found or ((), {})
+    shapes, training = getattr(module, "dynamic_shapes", None), _training(module, file)
+    return Source(name, model, args, kwargs, shapes, training, has_inputs=optional or found is not None)
 
 
 def _training(module: ModuleType, file: str) -> dict[str, Any]:
@@ -233,7 +240,10 @@ def _check_model(model: Any, what: str) -> None:
         raise CompileError(f"{what} is a {type(model).__name__}, not an nn.Module")
 
 
-def _inputs(module: ModuleType, file: str, inputs: Any, optional: bool) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+def _inputs(
+    module: ModuleType, file: str, inputs: Any, optional: bool
+) -> tuple[tuple[Any, ...], Mapping[str, Any]] | None:
+    """The example inputs; None: there are none, and they are optional."""
     what = "the example inputs"
     if inputs is None:
         if hasattr(module, "example_inputs"):
@@ -243,12 +253,13 @@ def _inputs(module: ModuleType, file: str, inputs: Any, optional: bool) -> tuple
         elif hasattr(module, "get_example_inputs"):
             inputs, what = _call(module.get_example_inputs, f"get_example_inputs() of {file}"), "get_example_inputs()"
         elif optional:
-            return (), {}
+            return None
         else:
             raise CompileError(
                 f"{file} has no example inputs: looked for {_INPUT_NAMES}",
                 hint="They are a tuple of args, or (args, kwargs); torch.export needs them to trace the model.\n"
-                "For an image: example_inputs = (torch.randn(1, 3, 224, 224),)",
+                "For an image: example_inputs = (torch.randn(1, 3, 224, 224),)\n"
+                "On the command line: --input x=f32[1,3,224,224], by the names of forward().",
             )
     return _split_inputs(inputs, f"{what} of {file}")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from mycc import CompileError
+from mycc.commands.sources import load_model
 from mycc.compiler.capture import load_source
 
 GOOD = """
@@ -185,3 +186,55 @@ def test_a_saved_program_runs_nothing_while_it_is_read(
         load_source(str(path))
     assert not mark.exists()
     assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
+
+
+BARE = """
+    import torch
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(2, 3)
+        def forward(self, x, ids, *, scale=1.0, mask=None):
+            y = x + self.table(ids)
+            return y * scale if mask is None else y.masked_fill(mask, 0)
+    model = Net().eval()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "shapes", "names"),
+    [
+        (["x=f32[4,3]", "ids=i64[4]"], [(4, 3), (4,)], []),
+        (["1=i64[4]", "0=bf16[4,3]"], [(4, 3), (4,)], []),
+        (["ids=i32[4]", "mask=bool[4,3]", "x=f32[4,3]"], [(4, 3), (4,)], ["mask"]),
+    ],
+)
+def test_a_file_without_examples_takes_those_of_the_command(write, given, shapes, names):
+    source = load_model(write(BARE), given)
+    assert [tuple(value.shape) for value in source.args] == shapes
+    assert list(source.kwargs) == names
+    assert source.args[1].unique().tolist() == [0, 1]
+    assert source.model(*source.args, **source.kwargs).shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        (["x=f32[4,3]"], r"no example input for 'ids' of forward\(x, ids, scale, mask\)", "Add --input ids=DTYPE"),
+        (["x=f32[4,3]", "y=i64[4]"], r"forward\(\) has no parameter 'y'", "It has: x, ids, scale, mask"),
+        (["x=f32[4;3]"], "cannot read --input 'x=f32", "It looks like"),
+        (["x=f33[4,3]"], "unknown dtype 'f33'", "Dtypes: "),
+    ],
+)
+def test_examples_of_the_command_that_are_none(write, given, message, hint):
+    with pytest.raises(CompileError, match=message) as refused:
+        load_model(write(BARE), given)
+    assert hint in (refused.value.hint or "")
+
+
+def test_a_model_that_is_any_function_takes_examples_of_the_command(write):
+    source = load_model(
+        write("import torch\ndef get_model(): return lambda **kw: kw['a'] + kw['b']\n"), ["a=f32[2]", "b=f32[]"]
+    )
+    assert list(source.kwargs) == ["a", "b"]
+    assert source.model(**source.kwargs).shape == (2,)
