@@ -6,8 +6,8 @@
 Prompts have 16 to 512 tokens and answers 16 to 128, both drawn evenly on a logarithmic scale; a quarter of the prompts
 begin with the same 64 tokens. With --rate requests come by a Poisson process, else all at the beginning.
 
-A quarter as many requests of another seed run before, as in a service that has been up for a while; theirs are not the
-lengths that are timed.
+Before the timed run the model serves a quarter as many requests of another seed, so that it is warm like a running
+service. Their prompts have other lengths.
 
 Prints tokens a second, the time to the first token and between tokens (p50, p99), and the share of the bound: what the
 calls that this load needs would take at best, each measured alone. These are every token of a prompt that is not found

@@ -31,7 +31,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 DURATIONS = ROOT / "build" / "tests" / "durations.json"
-QUICK = ("backend", "capture", "models", "package", "property", "quantize", "refusals", "training", "verify")
+QUICK = (
+    "backend", "capture", "generation", "models", "ops", "package", "property", "quantize", "refusals", "training",
+    "verify",
+)  # fmt: skip
+AS_USERS = ("test_operators.py",)  # the samples of every operator are built as users' models are
 MANY = 500  # tests of a run that says where its time went
 LEFT_OUT = pytest.StashKey["Counter[str]"]()
 
@@ -101,7 +105,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True, scope="module")
 def _quick_builds(request: pytest.FixtureRequest) -> Iterator[None]:
     """In folders that look at what the graph says, not at machine code."""
-    if request.path.parent.name in QUICK:
+    if request.path.parent.name in QUICK and request.path.name not in AS_USERS:
         yield from quick_builds()
     else:
         yield

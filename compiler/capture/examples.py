@@ -70,7 +70,7 @@ def made_inputs(forward: Any, texts: Sequence[str]) -> tuple[tuple[Any, ...], di
         name, dtype, shape = _read(text)
         if name.isdecimal() and int(name) < len(plain):
             name = plain[int(name)]
-        if name not in parameters and not named:
+        if name not in parameters and not (named and name.isidentifier()):
             raise CompileError(
                 f"--input '{text}': forward() has no parameter '{name}'", hint=f"It has: {', '.join(parameters)}."
             )

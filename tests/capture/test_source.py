@@ -238,3 +238,5 @@ def test_a_model_that_is_any_function_takes_examples_of_the_command(write):
     )
     assert list(source.kwargs) == ["a", "b"]
     assert source.model(**source.kwargs).shape == (2,)
+    with pytest.raises(CompileError, match=r"forward\(\) has no parameter '0'"):
+        load_model("my_model.py", ["0=f32[2]"])

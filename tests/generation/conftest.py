@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import mycc
 import pytest
 
-from ..helpers.builds import quick_builds
 from .folders import make_folder, make_network, train_tokenizer
 
 
@@ -18,11 +16,6 @@ class Made(NamedTuple):
     network: Any
     tokenizer: Any
     package: Path
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _quick_builds() -> Iterator[None]:
-    yield from quick_builds()
 
 
 @pytest.fixture(scope="session")

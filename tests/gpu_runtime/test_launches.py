@@ -118,6 +118,15 @@ def test_sizes_that_come_once_leave_the_graphs_of_others(driver_path: Path, gpu_
 
 
 @in_child
+def test_graphs_of_profiles_are_bounded(driver_path: Path, gpu_package: bytes) -> None:
+    driver = Driver(driver_path)
+    model = Loaded(gpu_package)
+    for n in range(1, 41):
+        model.native.profile(1, [np.arange(n, dtype=np.float32)], 2)
+    assert driver.count("cuGraphInstantiateWithFlags") - driver.count("cuGraphExecDestroy") == 16
+
+
+@in_child
 def test_zeros_scratch_and_tensor_maps(driver_path: Path, gpu_package: bytes) -> None:
     driver = Driver(driver_path)
     for launch in ("auto", "direct", "graph", "debug"):

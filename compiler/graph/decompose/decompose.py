@@ -10,12 +10,12 @@ from typing import Any
 import torch
 import torch.fx
 from torch._decomp import core_aten_decompositions, decomposition_table
-from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ....runtime.errors import CompileError
 from ...capture.assumptions import body_holds
+from ...model.fake import recording_fake
 from ...model.operators.kept import CUSTOM
 from ...model.origins import FIXED
 from ...model.source_lines import origin
@@ -188,8 +188,7 @@ def trace(work: Work, node: Node, run: Callable[..., Any], values: Sequence[Any]
     mode = work.fake_mode()
     before, known = _fixed_symbols(mode), len(_conditions(mode))
     try:
-        # the dispatcher: definitions of torch written in C++ that have no symbolic sizes have others in Python
-        with torch.no_grad(), mode, enable_python_dispatcher():
+        with recording_fake(mode):
             body = make_fx(run, tracing_mode="real")(*values)
             if _writes(body):
                 body = make_fx(dispatch_functionalize(run), tracing_mode="real")(*values)

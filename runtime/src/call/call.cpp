@@ -71,8 +71,8 @@ bool Call::allocate() {
   for (int32_t i = 0; scratch_ && i < model_.threads; ++i) new (&scratch_[i]) Memory();
   known_arenas_ = static_cast<Memory *>(calloc(size_t(computed) + 1, sizeof(Memory)));
   for (int32_t i = 0; known_arenas_ && i < computed; ++i) new (&known_arenas_[n_known_arenas_++]) Memory();
-  return buffers_ && known_offsets_ && known_arenas_ && symbols_ && planned_symbols_ && dims_ && output_dims_ && sizes_ && offsets_ && order_ && inputs_ && input_bytes_ &&
-         outputs_ && is_new_ && scratch_;
+  return buffers_ && known_offsets_ && known_arenas_ && symbols_ && planned_symbols_ && dims_ && output_dims_ && sizes_ &&
+         offsets_ && order_ && inputs_ && input_bytes_ && outputs_ && is_new_ && scratch_;
 }
 
 Call *Call::take_free(mycc_model &model) {

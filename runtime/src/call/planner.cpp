@@ -45,20 +45,19 @@ class Planner {
 
   void search(int64_t *offsets, int64_t *arena, int64_t live, PlanOrder *known) {
     const int64_t most = known && known->searches >= kMaxSearches ? 1 : rounds();
-    int64_t *trial = trial_;
     *arena = INT64_MAX;
     using Before = bool (Planner::*)(int32_t, int32_t) const;
     for (Before before : {&Planner::larger, &Planner::earlier, &Planner::fuller}) {
       for (int32_t i = 0; i < n_; ++i) order_[i] = i;
       std::sort(order_, order_ + n_, [&](int32_t a, int32_t b) { return (this->*before)(a, b); });
       for (int64_t round = 0; *arena > live && round < most; ++round) {
-        int64_t size = place(trial);
+        int64_t size = place(trial_);
         if (size < *arena) {
           *arena = size;
-          if (n_) memcpy(offsets, trial, size_t(n_) * sizeof(int64_t));
+          if (n_) memcpy(offsets, trial_, size_t(n_) * sizeof(int64_t));
           if (n_ && known) memcpy(known->order, order_, size_t(n_) * sizeof(int32_t));
         }
-        if (!raise_highest(trial, size)) break;
+        if (!raise_highest(trial_, size)) break;
       }
     }
     if (known) known->arena = *arena, known->live = live, known->searches += 1;

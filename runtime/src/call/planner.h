@@ -24,9 +24,9 @@ struct PlanOrder {
 // False: out of memory.
 //
 // The search takes milliseconds for hundreds of buffers. `known` shortens it for an entry point whose sizes change from
-// call to call: buffers placed in the order of an earlier plan mostly lie as well, and that plan is taken when its arena
-// is at most 1/64 larger, measured in live bytes, than the earlier one's. A plan that is not good, more than 9/8 of the live
-// bytes, is no measure for sizes that take more than twice the memory.
+// call to call: the buffers are placed in the order of an earlier plan first. That plan is taken when the ratio of its
+// arena to its live bytes is at most 1/64 above the earlier ratio. An earlier ratio above 9/8 does not count for sizes
+// that take more than twice the memory.
 bool plan_memory(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels, int64_t *offsets,
                  int64_t *arena, int64_t *live, PlanOrder *known = nullptr);
 

@@ -263,6 +263,7 @@ int GpuCall::profile(mycc_model &model, Entry &entry, const mycc_tensor *inputs,
     if (status == MYCC_OK) status = call->prepare(entry, inputs, outputs, count, options);
   }
   if (status == MYCC_OK) {
+    if (!entry.fetches && !call->shapes_->launches.has_graph()) call->make_room(true);  // a profile builds one
     status = entry.fetches ? call->profile_pieces(entry, runs, nanoseconds)
                            : call->shapes_->launches.profile(call->stream_, *entry.code, runs, nanoseconds);
     if (status == MYCC_OK)

@@ -56,6 +56,7 @@ class GpuCall : public Call {
   GpuShape *find_shape(const Entry &entry);
   void make_room(bool graph);
   void drop_shape();
+  static void drop(GpuShape **at);
   void set_program_call(const Entry &entry);
   int issue(const Entry &entry);
   // Of programs that decide by what the device has computed. gpu_pieces.cpp.

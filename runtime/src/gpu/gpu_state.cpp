@@ -181,10 +181,7 @@ void GpuCall::make_room(bool graph) {
   }
   if (count < kMaxShapes) return;
   if (graph) settle();  // it may still run
-  GpuShape *shape = *last;
-  *last = shape->next;
-  shape->~GpuShape();
-  free(shape);
+  drop(last);
 }
 
 // The launches for these sizes come to the front of the list. NULL: out of memory.
@@ -216,9 +213,11 @@ GpuShape *GpuCall::find_shape(const Entry &entry) {
 }
 
 // The one at the front.
-void GpuCall::drop_shape() {
-  GpuShape *shape = shapes_;
-  shapes_ = shape->next;
+void GpuCall::drop_shape() { drop(&shapes_); }
+
+void GpuCall::drop(GpuShape **at) {
+  GpuShape *shape = *at;
+  *at = shape->next;
   shape->~GpuShape();
   free(shape);
 }
