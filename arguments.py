@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, get_type_hints
 
 __all__ = [
+    "CACHE_DTYPES",
+    "DTYPES",
+    "QUANTIZE_FORMATS",
+    "TASK_NAMES",
     "Argument",
     "CommonArguments",
     "CompileArguments",
@@ -29,6 +33,19 @@ __all__ = [
 #: torch.compile's modes
 Mode = Literal["default", "reduce-overhead", "max-autotune"]
 
+#: what a model can be converted to before it is compiled
+DTYPES = ("f32", "f16", "bf16")
+#: what keys and values of a text can be kept in
+CACHE_DTYPES = ("f32", "bf16", "f16", "int8")
+#: formats of weights in few bits: compiler/number_formats.py says what each is
+QUANTIZE_FORMATS = ("int8", "int8-dynamic", "int4", "fp8")
+#: what a model's folder can be compiled for: the names of transformers' pipelines, and "embedding"
+TASK_NAMES = (
+    "text-generation", "text2text-generation", "image-text-to-text", "automatic-speech-recognition", "embedding",
+    "feature-extraction", "fill-mask", "text-classification", "token-classification", "question-answering",
+    "image-classification",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -42,6 +59,7 @@ class Argument:
         kind: its type on the command line.
         metavar: what stands for its value there.
         recorded: a package's manifest keeps it where it is not the default.
+        values: words that a shell completes for it.
     """
 
     default: Any
@@ -51,6 +69,7 @@ class Argument:
     kind: Any = str | None
     metavar: str | None = None
     recorded: bool = False
+    values: tuple[str, ...] = ()
 
 
 def arguments_of(record: type) -> dict[str, tuple[Any, Argument]]:
@@ -72,7 +91,7 @@ class CommonArguments(TypedDict, total=False):
     )]  # fmt: skip
     dtype: Annotated[Any, Argument(
         None, 'the dtype to compute in, a torch dtype or "f32", "f16", "bf16"; None: the model\'s own.',
-        ("--dtype",), "The dtype to compute in. Default: the model's own.", recorded=True,
+        ("--dtype",), "The dtype to compute in. Default: the model's own.", recorded=True, values=DTYPES,
     )]  # fmt: skip
     verify: Annotated[bool, Argument(
         True, "compare the package with the model in float64 before it is written.",
@@ -111,6 +130,7 @@ class QuantizedArguments(CommonArguments, total=False):
         None,
         'store weights in few bits: "int8", "int8-dynamic", "int4", "int4:group=64", "fp8"; see docs/quantization.md.',
         ("--quantize",), "Store weights as int8, int8-dynamic, int4, int4:group=64 or fp8.", metavar="FORMAT",
+        values=QUANTIZE_FORMATS,
     )]  # fmt: skip
     quantize_skip: Annotated[str | Sequence[str], Argument(
         (), 'patterns of layers\' names that stay as they are, such as "lm_head" or "layers.0.*".',
@@ -223,6 +243,7 @@ class TaskArguments(TypedDict, total=False):
     )]  # fmt: skip
     cache_dtype: Annotated[str | None, Argument(
         None, option=("--cache-dtype",), help="The dtype of the cache: f32, bf16, f16, int8. Default: the model's.",
+        values=CACHE_DTYPES,
     )]  # fmt: skip
     draft_tokens: Annotated[int | None, Argument(
         None, option=("--draft-tokens",), help="Tokens checked at once, for speculative decoding. Default: none.",

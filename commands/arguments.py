@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ __all__ = [
     "Entry",
     "Examples",
     "Json",
+    "JsonFile",
     "Package",
     "Quiet",
     "Sizes",
@@ -24,10 +25,26 @@ __all__ = [
     "Target",
     "Threads",
     "Verbose",
+    "out_option",
+    "size_option",
 ]
+
+
+def out_option(help: str) -> Any:
+    """The file that a command writes: Annotated[Path | None, out_option("The package.")]."""
+    return typer.Option("--out", "-o", metavar="FILE", help=help)
+
+
+def size_option(*names: str) -> Any:
+    """Values of dynamic sizes; --set as well where it does not say options of a compile."""
+    return typer.Option("--size", *names, metavar="NAME=SIZE", help="A dynamic size: batch=4.")
+
 
 _OF_COMPILE = arguments_of(CompileArguments)
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+JsonFile = Annotated[
+    str | None, typer.Option("--json", metavar="[FILE]", help="Print the result as JSON, or write it to FILE.")
+]
 Package = Annotated[Path, typer.Argument(metavar="FILE", help="A package (model.pkg).")]
 Threads = Annotated[int | None, option_of(_OF_COMPILE["threads"][1])]
 Target = Annotated[str | None, typer.Option("--target", help="One of the package's targets. Default: the best here.")]
@@ -35,9 +52,7 @@ Device = Annotated[
     str | None, typer.Option("--device", help="cpu, cuda or cuda:1. Default: a GPU that it has code for, else the CPU.")
 ]
 Entry = Annotated[str | None, typer.Option("--entry", help="Which entry point. Default: the first.")]
-Sizes = Annotated[
-    list[str] | None, typer.Option("--size", "--set", metavar="NAME=SIZE", help="A dynamic size: batch=4.")
-]
+Sizes = Annotated[list[str] | None, size_option("--set")]
 CacheDir = Annotated[Path | None, option_of(_OF_COMPILE["cache_dir"][1])]
 Source = Annotated[
     str, typer.Argument(metavar="SOURCE", help="model.py, model.py:factory, package.module:factory or program.pt2.")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .arguments import CacheDir, Device, Entry, Quiet, Sizes, Target, Verbose
+from .arguments import CacheDir, Device, Entry, Examples, JsonFile, Quiet, Sizes, Target, Verbose
 from .console import print_rich, stdout_to_stderr, write_json
 from .sources import check_format, progress
 
@@ -28,12 +28,7 @@ def bench_command(
     batch: Annotated[
         str | None, typer.Option("--batch", metavar="N,N", help="Sizes of the model's batch. Default: the example's.")
     ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input", metavar="X=DTYPE[SIZES]", help="Other example inputs for the model: x=f32[1,3,224,224]."
-        ),
-    ] = None,
+    inputs: Examples = None,
     seconds: Annotated[float, typer.Option("--seconds", help="How long each peer runs in a turn.")] = 1.0,
     turns: Annotated[int, typer.Option("--turns", help="How often the peers take turns.")] = 3,
     tolerance: Annotated[
@@ -47,9 +42,7 @@ def bench_command(
     target: Target = None,
     device: Device = None,
     cache_dir: CacheDir = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="[FILE]", help="Print the result as JSON, or write it to FILE.")
-    ] = None,
+    json_file: JsonFile = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..arguments import CompileArguments, StepArguments, TaskArguments, arguments_of
-from .arguments import Dynamic, Examples, Json, Quiet, Source, Verbose
+from ..arguments import TASK_NAMES, CompileArguments, StepArguments, TaskArguments, arguments_of
+from .arguments import Dynamic, Examples, Json, Quiet, Source, Verbose, out_option
 from .console import print_json, print_rich, stdout_to_stderr
-from .record import with_options
+from .record import completion_of, with_options
 from .sources import check_format, describe, load_model, progress
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ __all__ = ["compile_command"]
 @with_options(CompileArguments, StepArguments, TaskArguments, tf32=True)
 def compile_command(
     source: Source,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The package. Default: NAME.pkg here.")
-    ] = None,
+    out: Annotated[Path | None, out_option("The package. Default: NAME.pkg here.")] = None,
     inputs: Examples = None,
     dynamic: Dynamic = None,
     *,
@@ -41,9 +39,9 @@ def compile_command(
         str | None,
         typer.Option(
             "--task",
-            help="What the model is for, where SOURCE is a folder of transformers or a GGUF file: text-generation, "
-            "text2text-generation, image-text-to-text, automatic-speech-recognition, embedding, feature-extraction, "
-            "fill-mask, text-classification, token-classification, question-answering or image-classification.",
+            help="What the model is for, where SOURCE is a folder of transformers or a GGUF file: "
+            f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]}.",
+            autocompletion=completion_of(TASK_NAMES),
         ),
     ] = None,
     as_json: Json = False,

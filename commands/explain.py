@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..arguments import CompileArguments
-from .arguments import Device, Dynamic, Entry, Examples, Quiet, Threads, Verbose
+from .arguments import Device, Dynamic, Entry, Examples, JsonFile, Quiet, Threads, Verbose, out_option, size_option
 from .console import stdout_to_stderr
 from .record import with_options
 from .sources import check_format, load_model, progress
@@ -19,9 +19,7 @@ __all__ = ["explain_command"]
 @with_options(CompileArguments, only=("dtype", "options"))
 def explain_command(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A package; or a model, which is compiled first.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The page. Default: NAME.html here.")
-    ] = None,
+    out: Annotated[Path | None, out_option("The page. Default: NAME.html here.")] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
     measure: Annotated[bool, typer.Option("--measure", help="Time each kernel here, beside the roof.")] = False,
     against: Annotated[
@@ -36,12 +34,8 @@ def explain_command(
     dot: Annotated[
         Path | None, typer.Option("--dot", metavar="FILE", help="Write the graph for Netron or Graphviz.")
     ] = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="[FILE]", help="Print the report as JSON, or write it to FILE.")
-    ] = None,
-    sizes: Annotated[
-        list[str] | None, typer.Option("--size", metavar="NAME=SIZE", help="A dynamic size: batch=4.")
-    ] = None,
+    json_file: JsonFile = None,
+    sizes: Annotated[list[str] | None, size_option()] = None,
     inputs: Examples = None,
     dynamic: Dynamic = None,
     target: Annotated[

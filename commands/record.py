@@ -12,7 +12,7 @@ import typer
 
 from ..arguments import Argument, arguments_of
 
-__all__ = ["option_of", "with_options"]
+__all__ = ["completion_of", "option_of", "with_options"]
 
 #: a shorthand of the command line, and what it adds to --set
 _TF32 = "codegen.tf32=yes"
@@ -56,7 +56,13 @@ def with_options(*records: type, only: Iterable[str] = (), tf32: bool = False) -
 
 def option_of(argument: Argument) -> Any:
     """What typer is told of an argument: Annotated[int | None, option_of(...)]."""
-    return typer.Option(*argument.option, help=argument.help, metavar=argument.metavar)
+    completion = completion_of(argument.values) if argument.values else None
+    return typer.Option(*argument.option, help=argument.help, metavar=argument.metavar, autocompletion=completion)
+
+
+def completion_of(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """What typer calls for the words that a shell offers behind what is typed of a value."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
 def _parameter(name: str, argument: Argument) -> inspect.Parameter:

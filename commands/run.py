@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..runtime.errors import InputError
-from .arguments import Device, Entry, Json, Package, Sizes, Target, Threads, Verbose
+from .arguments import Device, Entry, Json, Package, Sizes, Target, Threads, Verbose, out_option
 from .console import print_json, print_rich
 
 __all__ = ["run_command", "serve_command"]
@@ -21,9 +21,7 @@ def run_command(
         list[Path] | None,
         typer.Option("--input", "-i", metavar="FILE", help="One .npz, or .npy files in order. Default: random."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the outputs to this .npz.")
-    ] = None,
+    out: Annotated[Path | None, out_option("Write the outputs to this .npz.")] = None,
     sizes: Sizes = None,
     seed: Annotated[
         int, typer.Option("--seed", help="The seed of the random inputs, or of the tokens that are drawn.")

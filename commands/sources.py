@@ -29,22 +29,10 @@ def load_model(source: str, inputs: Sequence[str]) -> Source:
 
     Raises CompileError.
     """
-    from dataclasses import replace
-
+    from ..compiler.capture.given import with_inputs
     from ..compiler.capture.source import load_source
 
-    loaded = load_source(source, needs_inputs=not inputs)
-    if not inputs:
-        return loaded
-    from ..compiler.capture.examples import made_inputs, override_inputs
-    from ..compiler.capture.export import forward_of
-
-    forward = forward_of(loaded.model)
-    if loaded.has_inputs:
-        args, kwargs = override_inputs(forward, loaded.args, loaded.kwargs, inputs)
-    else:
-        args, kwargs = made_inputs(forward, inputs)
-    return replace(loaded, args=args, kwargs=kwargs)
+    return with_inputs(load_source(source, needs_inputs=not inputs), inputs)
 
 
 def describe(source: Source) -> str:

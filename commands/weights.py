@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..runtime.text import counted
-from .arguments import Json, Package, Verbose
+from .arguments import Json, Package, Verbose, out_option
 from .console import print_json, print_rich
 
 __all__ = ["weights_command"]
@@ -19,9 +19,7 @@ def weights_command(
     weights: Annotated[
         Path, typer.Argument(metavar="WEIGHTS", help="A safetensors file with the names of the model's state_dict().")
     ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The new package. Default: in place of the old.")
-    ] = None,
+    out: Annotated[Path | None, out_option("The new package. Default: in place of the old.")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Tensors that are missing stay as they are.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,

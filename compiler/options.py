@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, get_args, get_origin, get_type_hints
 
-from ..arguments import CompileArguments, Mode, arguments_of
+from ..arguments import DTYPES, CompileArguments, Mode, arguments_of
 from ..runtime.errors import CompileError
 from .machine.gpu import Device, chip_of, device_for
 from .machine.targets import Family, Target, host_target, known_names
@@ -35,10 +35,6 @@ __all__ = [
     "parse_sizes",
     "parse_targets",
 ]
-
-#: what a model can be converted to before it is compiled
-DTYPE_CHOICES = ("f32", "f16", "bf16")
-
 
 #: graph passes that make one operator of several, which then rounds to 16 bits once
 ROUNDING_PASSES = (
@@ -179,8 +175,8 @@ class CompileOptions:
         for name, value in (("threads", self.threads), ("jobs", self.jobs)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise CompileError(f"{name} has to be a number from 1, not {value!r}")
-        if self.dtype not in (None, *DTYPE_CHOICES):
-            raise CompileError(f"unknown dtype '{self.dtype}'", hint=f"Dtypes: {', '.join(DTYPE_CHOICES)}.")
+        if self.dtype not in (None, *DTYPES):
+            raise CompileError(f"unknown dtype '{self.dtype}'", hint=f"Dtypes: {', '.join(DTYPES)}.")
         if self.strict and (ineffective := self.ineffective()):
             raise CompileError(ineffective[0], details=ineffective[1:], hint="Without strict this is a warning.")
 

@@ -18,8 +18,8 @@ from ...runtime.errors import CompileError
 from ...runtime.inspect import inspect_package
 from ...runtime.measure import products
 from ..api import compile_entries, compile_request, run_request
-from ..capture.examples import override_inputs
-from ..capture.export import capture, forward_of
+from ..capture.export import capture
+from ..capture.given import with_inputs
 from ..capture.source import Source, load_source
 from ..model.graph import ModelGraph
 from ..observe import Observer
@@ -56,7 +56,7 @@ class Prepared:
 
 
 def load_model(source: str, inputs: Sequence[str] = (), batch: int | None = None) -> Source:
-    """The model of a SOURCE with its examples: replaced by `inputs` (x=f32[1,3,224,224]), then at a batch size.
+    """The model of a SOURCE with its examples: replaced or made by `inputs` (x=f32[1,3,224,224]), then at a batch size.
 
     Random numbers start at a fixed seed, so that every process that loads the source has the same weights and examples
     unless the source itself prevents it. Raises CompileError.
@@ -64,18 +64,16 @@ def load_model(source: str, inputs: Sequence[str] = (), batch: int | None = None
     random.seed(SEED)
     np.random.seed(SEED)
     torch.manual_seed(SEED)
-    loaded = load_source(source)
-    args, kwargs = loaded.args, dict(loaded.kwargs)
-    model = loaded.model
-    if isinstance(model, ExportedProgram):
-        if inputs or batch not in (None, batch_of(args, kwargs)):
+    loaded = load_source(source, needs_inputs=not inputs)
+    if isinstance(loaded.model, ExportedProgram):
+        if inputs or batch not in (None, batch_of(loaded.args, dict(loaded.kwargs))):
             raise CompileError(f"the sizes of the exported program '{source}' are fixed", hint="Give its model file.")
-        model = model.module()
-    if inputs:
-        args, kwargs = override_inputs(forward_of(model), args, kwargs, inputs)
+        loaded = replace(loaded, model=loaded.model.module())
+    loaded = with_inputs(loaded, inputs)
+    args, kwargs = loaded.args, dict(loaded.kwargs)
     if batch is not None:
         args, kwargs = resize_batch(args, kwargs, batch)
-    return replace(loaded, model=model, args=args, kwargs=kwargs, dynamic_shapes=None)
+    return replace(loaded, args=args, kwargs=kwargs, dynamic_shapes=None)
 
 
 def batch_of(args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:

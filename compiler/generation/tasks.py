@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...arguments import CompileArguments, StepArguments, TaskArguments, arguments_of
+from ...arguments import TASK_NAMES, CompileArguments, StepArguments, TaskArguments, arguments_of
 from ...runtime.errors import CompileError
 from ..observe import Observer
 from .compile import compile_generation
@@ -47,7 +47,7 @@ def compile_task(
         CompileError: there is no such task, an option does not go with it, or what the task itself raises.
     """
     if task not in TASKS:
-        raise CompileError(f"there is no task '{task}'", hint=f"Tasks: {', '.join(sorted(TASKS))}.")
+        raise CompileError(f"there is no task '{task}'", hint=f"Tasks: {', '.join(TASK_NAMES)}.")
     taken = inspect.signature(TASKS[task]).parameters
     options = {
         key: argument.option[0]

@@ -278,6 +278,15 @@ def test_every_load_of_a_source_has_the_same_weights(folder: Path) -> None:
     assert first.args[0].shape == (4, 24)
 
 
+def test_the_examples_of_a_source_that_has_none_are_made(tmp_path: Path) -> None:
+    (tmp_path / "bare.py").write_text("import torch\nmodel = torch.nn.Linear(6, 3).eval()\n")
+    loaded = load_model(str(tmp_path / "bare.py"), ["input=f32[4,6]"], batch=2)
+    assert [tuple(x.shape) for x in loaded.args] == [(2, 6)]
+    assert loaded.args[0].dtype == torch.float32
+    with pytest.raises(CompileError, match=r"bare\.py has no example inputs"):
+        load_model(str(tmp_path / "bare.py"))
+
+
 def test_an_exported_program_has_fixed_sizes(tmp_path: Path) -> None:
     program = torch.export.export(torch.nn.Linear(4, 2), (torch.randn(3, 4),))
     torch.export.save(program, tmp_path / "saved.pt2")

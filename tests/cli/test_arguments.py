@@ -10,6 +10,8 @@ import mycc
 import pytest
 import typer
 from mycc.arguments import (
+    QUANTIZE_FORMATS,
+    TASK_NAMES,
     Argument,
     CommonArguments,
     CompileArguments,
@@ -20,6 +22,8 @@ from mycc.arguments import (
     arguments_of,
 )
 from mycc.cli import app
+from mycc.compiler.generation.tasks import TASKS
+from mycc.compiler.number_formats import FORMATS
 from mycc.compiler.options import CompileOptions
 
 #: function of the API -> its record
@@ -47,6 +51,11 @@ def test_functions_take_their_record(name: str) -> None:
         TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'targt'; did you mean 'target'"
     ):
         function(None, out="x.pkg", targt="cpu")
+
+
+def test_the_words_that_a_shell_completes_are_those_of_the_tables() -> None:
+    assert sorted(TASK_NAMES) == sorted(TASKS)
+    assert tuple(FORMATS) == QUANTIZE_FORMATS
 
 
 def test_the_command_has_every_option() -> None:

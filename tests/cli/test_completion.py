@@ -27,6 +27,10 @@ ASKED = {
         (["mycc", "ver"], ["verify"], ["compile"]),
         (["mycc", "compile", "--d"], ["--dtype", "--dynamic", "--dump"], ["--out"]),
         (["mycc", "compile", "--mode", "max"], ["max-autotune"], ["default"]),
+        (["mycc", "compile", "x", "--dtype", ""], ["f32", "f16", "bf16"], ["int8"]),
+        (["mycc", "check", "x", "--quantize", "int8"], ["int8", "int8-dynamic"], ["int4"]),
+        (["mycc", "compile", "x", "--task", "text"], ["text-generation", "text-classification"], ["fill-mask"]),
+        (["mycc", "compile", "x", "--cache-dtype", "i"], ["int8"], ["f32"]),
         (["mycc", "cache", ""], ["info", "clear"], ["verify"]),
     ],
 )
