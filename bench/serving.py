@@ -9,9 +9,11 @@ begin with the same 64 tokens. With --rate requests come by a Poisson process, e
 Before the timed run the model serves a quarter as many requests of another seed, so that it is warm like a running
 service. Their prompts have other lengths.
 
-Prints tokens a second, the time to the first token and between tokens (p50, p99), and the share of the bound: what the
-calls that this load needs would take at best, each measured alone. These are every token of a prompt that is not found
-in the cache, at the speed of a whole piece, and every generated token at the speed of a step of --batch texts.
+Prints tokens a second, the time to the first token and between tokens (p50, p99), and the share of two bounds. Both
+take every token of a prompt that is not found in the cache at the speed of a whole piece. The bound of the steps takes
+each step at the time that one of as many texts takes alone; the bound of full steps takes every generated token at the
+speed of a step of --batch texts, as if none came with fewer at the end. On a GPU a call ends when the device has chosen
+the tokens, as in the run.
 """
 
 from __future__ import annotations
@@ -76,9 +78,10 @@ def load_of(model: Any, options: argparse.Namespace, requests: int, seed: int) -
     return made
 
 
-def serve(scheduler: Scheduler, load: list[Served]) -> float:
-    """Runs a load; seconds from the first arrival to the last token."""
+def serve(scheduler: Scheduler, load: list[Served]) -> tuple[float, list[int]]:
+    """Runs a load; seconds from the first arrival to the last token, and of how many texts each step took a token."""
     left, running = list(load), {id(each.text): each for each in load}
+    steps = []
     begin = time.perf_counter()
     while left or scheduler.busy:
         now = time.perf_counter() - begin
@@ -88,10 +91,11 @@ def serve(scheduler: Scheduler, load: list[Served]) -> float:
             scheduler.add(left.pop(0).text)
         found = list(scheduler.step())
         now = time.perf_counter() - begin
+        steps.append(sum(bool(running[id(text)].times) for text, _ in found))
         for text, chosen in found:
             if chosen is not None:
                 running[id(text)].times.append(now)
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, [texts for texts in steps if texts]
 
 
 def shortest(call: Callable[[], Any], runs: int = 7) -> float:
@@ -105,20 +109,41 @@ def shortest(call: Callable[[], Any], runs: int = 7) -> float:
     return statistics.median(spent)
 
 
-def bound(model: Any, load: list[Served], read: int) -> tuple[float, float, float]:
-    """Seconds that the calls of a load take at best; those of a token of a prompt, and of a step of all places."""
+def call_of(model: Any, name: str, inputs: list[Any]) -> Callable[[], Any]:
+    """A call of an entry point up to what the scheduler needs: tokens where the device chooses them, else logits."""
+    entry, state = model.entry(name), model.new_state()
+    if "argmax" not in model.entries:
+        return lambda: entry(*inputs, state=state)
+    choose, given = model.entry("argmax"), [model.to_device(each) for each in inputs]
+    return lambda: choose(entry(*given, state=state)).numpy()
+
+
+@dataclass
+class Alone:
+    """Seconds of calls that are measured alone: a token of a prompt in a whole piece, and a step, by its texts."""
+
+    token: float
+    step: dict[int, float]
+
+    def bounds(self, load: list[Served], read: int, steps: list[int]) -> tuple[float, float]:
+        """Seconds that the calls of a load take at best: with the steps that were run, and with full steps."""
+        full = sum(len(each.times) - 1 for each in load) / max(self.step)
+        prompts = read * self.token
+        return prompts + sum(self.step[texts] for texts in steps), prompts + full * self.step[max(self.step)]
+
+
+def measured_alone(model: Any, load: list[Served]) -> Alone:
+    """The calls of a load, each alone."""
     task = model.manifest["task"]
     texts, columns = int(task["texts"]), -(-int(task["length"]) // int(task["block"]))
-    prefill, decode, state = model.entry("prefill"), model.entry("decode"), model.new_state()
     table = np.arange(texts * columns).reshape(texts, columns) % (int(task["blocks"]) - 1) + 1
     mean = round(statistics.fmean(len(each.text.prompt) + len(each.times) / 2 for each in load))
     piece = int(task["chunk"])
     tokens, start = np.full((1, piece), 5), np.array([min(mean // 2, int(task["length"]) - piece)])
-    of_token = shortest(lambda: prefill(tokens, start, table[:1], state=state)) / piece
+    of_token = shortest(call_of(model, "prefill", [tokens, start, table[:1]])) / piece
     ones, starts = np.full((texts, 1), 5), np.full(texts, mean)
-    of_step = shortest(lambda: decode(ones, starts, table, state=state))
-    steps = sum(len(each.times) - 1 for each in load) / texts
-    return read * of_token + steps * of_step, of_token, of_step
+    counts = range(1, texts + 1)
+    return Alone(of_token, {n: shortest(call_of(model, "decode", [ones[:n], starts[:n], table[:n]])) for n in counts})
 
 
 def quantiles(values: list[float]) -> str:
@@ -146,14 +171,18 @@ def main() -> None:
         serve(model.generator.new_engine(True), load_of(model, options, options.requests // 4, options.seed + 1))
         scheduler = model.generator.new_engine(True)
         assert isinstance(scheduler, Scheduler)
-        spent = serve(scheduler, load)
+        spent, steps = serve(scheduler, load)
         counts = scheduler.counts()
-        best, of_token, of_step = bound(model, load, counts.read_tokens)
+        alone = measured_alone(model, load)
     made = sum(len(each.times) for each in load)
     between = [b - a for each in load for a, b in zip(each.times, each.times[1:], strict=False)]
     print(f"{options.requests} requests, {made} tokens in {spent:.2f} s: {made / spent:.1f} tokens/s")
-    print(f"bound of the calls: {made / best:.1f} tokens/s; reached: {best / spent:.2f} of it")
-    print(f"  a token of a prompt {of_token * 1e3:.3f} ms, a step of {scheduler.places} texts {of_step * 1e3:.2f} ms")
+    for name, best in zip(("the steps", "full steps"), alone.bounds(load, counts.read_tokens, steps), strict=True):
+        print(f"bound of {name}: {made / best:.1f} tokens/s; reached: {best / spent:.2f} of it")
+    print(
+        f"  a token of a prompt {alone.token * 1e3:.3f} ms, a step of {scheduler.places} texts "
+        f"{alone.step[scheduler.places] * 1e3:.2f} ms; {len(steps)} steps of {statistics.fmean(steps):.1f} texts"
+    )
     print(f"time to the first token: {quantiles([each.times[0] - each.comes for each in load])}")
     print(f"time between tokens: {quantiles(between)}")
     print(

@@ -49,8 +49,8 @@ def compile_generation(
     """Compiles a causal language model to a package that generates text without torch.
 
     The package has two entry points that share weights and a cache of keys and values: `prefill` reads a piece of a
-    prompt, `decode` takes one token more of each text. It holds the tokenizer, the chat template and the settings of
-    generation_config.json.
+    prompt, `decode` takes one token more of each text. For GPUs a third one, `argmax`, finds the likeliest token of
+    each row of logits. The package holds the tokenizer, the chat template and the settings of generation_config.json.
 
     Args:
         model: a local folder in Hugging Face's form (config.json, safetensors, tokenizer.json), whose weights may be
@@ -133,11 +133,13 @@ def _entries(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What mycc.compile takes, and what the manifest says of it.
 
-    whole: attention reads the whole cache. checks: tokens that one call of `verify` takes at most; 0: there is none.
+    whole: the package is for GPUs: attention reads the whole cache, and the device chooses tokens. checks: tokens that
+    one call of `verify` takes at most; 0: there is none.
     blocks: of a cache that texts share; 0: it has a row for each. kept: the dtype of the cache.
     """
     import torch
 
+    from .argmax import argmax_entry
     from .blocks import block_entries
     from .cache import BLOCK
     from .module import Decode, Prefill, TextModel, Verify, reads_pieces
@@ -159,16 +161,17 @@ def _entries(
     )
     facts: dict[str, Any] = {"length": length, "texts": texts, "chunk": chunk, "vocabulary": vocabulary}
     facts["recurrent"] = model.recurrent
+    batch = {0: torch.export.Dim("batch", min=1, max=rows)} if texts > 1 else None
+    chosen = {"argmax": argmax_entry(vocabulary, rows, batch)} if whole and not checks else {}
     if blocks:
         made = block_entries(model, rows, tokens(1, prompt), tokens(rows, 1), count)
-        return made, {**facts, "block": BLOCK, "blocks": blocks}
+        return {**made, **chosen}, {**facts, "block": BLOCK, "blocks": blocks}
     prefill: dict[str, Any] = {"tokens": count, "start": None}
     inputs: tuple[Any, ...] = (tokens(1, prompt), zero)
     if texts > 1:
         prefill["row"], inputs = None, (*inputs, zero)
     decode: tuple[Any, ...] = (Decode(model), (tokens(rows, 1), torch.arange(rows) % length))
-    if texts > 1:
-        batch = {0: torch.export.Dim("batch", min=1, max=rows)}
+    if batch is not None:
         names = ["tokens", "start"]
         if model.recurrent:  # a call must not change the states of other rows
             names.append("row")
@@ -176,7 +179,7 @@ def _entries(
         decode = (*decode, None, dict.fromkeys(names, batch))
     if model.slots < length:
         facts["back"] = max(chunk, checks) - 1  # tokens that may be taken back
-    entries = {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode}
+    entries = {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode, **chosen}
     if checks:
         if model.recurrent:
             raise CompileError(

@@ -91,12 +91,19 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
+#: an older library gives the logits with every token
+_SHOW_LOGITS = ("show_logits", (c_int32, [c_void_p, c_int64, c_int32]))
+
+
 @cache
 def _library() -> Any:
     """libmycc.so; None where this process has an older one, without the scheduler."""
     found = ctypes.CDLL(library_path())
+    known = [*_FUNCTIONS.items()]
+    if hasattr(found, "mycc_generator_show_logits"):
+        known.append(_SHOW_LOGITS)
     try:
-        for name, (result, arguments) in _FUNCTIONS.items():
+        for name, (result, arguments) in known:
             function = getattr(found, f"mycc_generator_{name}")
             function.restype, function.argtypes = result, arguments
     except AttributeError:
@@ -168,6 +175,8 @@ class Scheduler:
         self._check(self._c.mycc_generator_submit(self._handle, byref(request), byref(number)))
         del kept
         self._texts[number.value] = text
+        if text.options.logprobs is None and hasattr(self._c, "mycc_generator_show_logits"):
+            self._check(self._c.mycc_generator_show_logits(self._handle, number, 0))
 
     def cancel(self, text: Text) -> None:
         """Ends a text; its place is free afterwards."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import mycc
+import numpy as np
 import pytest
 import torch
 from mycc.runtime.generation.scheduler import Scheduler
@@ -25,17 +26,21 @@ LENGTH, CHUNK, HELD = 96, 16, 160
 
 
 class Packages(NamedTuple):
-    """A network and its packages: for three texts in blocks, so with a cache of int8, and for one text."""
+    """A network and its packages: for three texts in blocks, so with a cache of int8, and for one text. `odd`: another
+    one for three texts, whose rows of logits are not all aligned, and its network."""
 
     network: Any
     several: Path
     small: Path
     single: Path
+    odd: Path
+    odd_network: Any
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Packages:
     folder, network = tmp_path_factory.mktemp("text"), make_network("llama")
+    other = make_network("llama", vocab_size=509)
     common = {"max_length": LENGTH, "chunk": CHUNK, "target": "cuda", "verify": False}
     several = {**common, "max_batch": 3, "cache_tokens": HELD}
     return Packages(
@@ -43,6 +48,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Packages:
         mycc.compile_generation(network, out=folder / "several.pkg", **several),
         mycc.compile_generation(network, out=folder / "small.pkg", cache_dtype="int8", **several),
         mycc.compile_generation(network, out=folder / "single.pkg", **common),
+        mycc.compile_generation(other, out=folder / "odd.pkg", **several),
+        other,
     )
 
 
@@ -67,6 +74,37 @@ def test_greedy_tokens_are_those_of_transformers(made: Packages, form: str) -> N
     for asked in some_texts():
         found = list(model.generate_tokens(asked.prompt, max_new_tokens=MOST, ignore_eos=True, temperature=0))
         assert found == greedy(made.network, list(asked.prompt), MOST), f"{len(asked.prompt)} tokens"
+
+
+def test_rows_of_logits_that_are_not_aligned(made: Packages) -> None:
+    model = mycc.load(made.odd)
+    scheduler = model.generator.new_engine(False)
+    asked = [each for each in some_texts() if not each.options]
+    found = [text_of(model, each, MOST) for each in asked]
+    for text in found:
+        scheduler.add(text)
+    finish(scheduler)
+    assert [text.tokens for text in found] == [greedy(made.odd_network, list(each.prompt), MOST) for each in asked]
+
+
+def test_logits_get_to_the_host_where_they_are_asked_for(several: Any) -> None:
+    """A text with log-probabilities beside one without: the tokens are those alone, and so are the logarithms."""
+    first, second = [each for each in some_texts() if not each.options][:2]
+    options = (("logprobs", 2), ("temperature", 0))
+    alone = [text_of(several, Asked(each.prompt, options), 8) for each in (first, second)]
+    for text in alone:
+        scheduler = several.generator.new_engine(False)
+        scheduler.add(text)
+        finish(scheduler)
+    mixed = [text_of(several, Asked(first.prompt, options), 8), text_of(several, second, 8)]
+    scheduler = several.generator.new_engine(False)
+    for text in mixed:
+        scheduler.add(text)
+    finish(scheduler)
+    assert [text.tokens for text in mixed] == [text.tokens for text in alone]
+    shown = [[chosen.logprob for chosen in text.chosen] for text in (mixed[0], alone[0])]
+    np.testing.assert_allclose(*shown, atol=1e-5)
+    assert all(chosen.logprob is None for chosen in mixed[1].chosen)
 
 
 @pytest.mark.parametrize("reuse", [False, True])

@@ -98,6 +98,10 @@ MYCC_API int mycc_generator_check(mycc_generator *generator, const mycc_request 
 MYCC_API int mycc_generator_submit(mycc_generator *generator, const mycc_request *request, int64_t *id);
 /* Ends a request. Nothing more is said of it. MYCC_ERROR_INPUT: there is none of this number, or it has ended. */
 MYCC_API int mycc_generator_cancel(mycc_generator *generator, int64_t id);
+/* Whether the tokens of a request come with their logits; 1 until it is said otherwise. Without them a GPU chooses the
+ * likeliest token itself, and the logits of all tokens need not be copied to the host.
+ * MYCC_ERROR_INPUT: there is none of this number, or it has ended. */
+MYCC_API int mycc_generator_show_logits(mycc_generator *generator, int64_t id, int32_t shown);
 /* The token of a request whose tokens the caller chooses; finish: MYCC_GOES_ON, or why the request ends without it. A token
  * that fills max_new_tokens ends the request: *ended is MYCC_FINISH_LENGTH then. ended may be NULL. */
 MYCC_API int mycc_generator_choose(mycc_generator *generator, int64_t id, int64_t token, int32_t finish, int32_t *ended);

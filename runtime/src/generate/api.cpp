@@ -54,6 +54,12 @@ int mycc_generator_cancel(mycc_generator *generator, int64_t id) {
   return generator->scheduler.cancel(id);
 }
 
+int mycc_generator_show_logits(mycc_generator *generator, int64_t id, int32_t shown) {
+  if (!generator) return missing("the generator");
+  const Locked locked(generator->lock);
+  return generator->scheduler.show_logits(id, shown != 0);
+}
+
 int mycc_generator_choose(mycc_generator *generator, int64_t id, int64_t token, int32_t finish, int32_t *ended) {
   if (!generator) return missing("the generator");
   const Locked locked(generator->lock);

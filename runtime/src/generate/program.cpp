@@ -32,6 +32,7 @@ TextProgram::~TextProgram() {
     else
       free(memory);
   }
+  device_.release();
   mycc_state_free(state_);  // which keeps the model
 }
 
@@ -64,6 +65,10 @@ int TextProgram::init(mycc_model *model) {
   tokens_ = region_.array<int64_t>(size_t(texts)), start_ = region_.array<int64_t>(size_t(texts));
   table_ = region_.array<int64_t>(size_t(texts * columns()));
   if (!tokens_ || !start_ || !table_) return out_of_memory(size_t(texts * columns()) * sizeof(int64_t));
+  if (model->gpu) {
+    argmax_ = mycc_entry_find(model, "argmax");  // packages of earlier versions have none
+    if (int status = device_.init(*model->gpu, texts, vocabulary, chooses())) return status;
+  }
   return mycc_state_new(model, &state_);
 }
 
@@ -80,32 +85,57 @@ void TextProgram::set(int32_t text, int64_t token, int64_t start, const int32_t 
 }
 
 int TextProgram::read(const int64_t *tokens, int64_t count, int64_t start, const int32_t *blocks_of, size_t n_blocks,
-                      bool one, float *logits) {
+                      bool one, float *logits, int64_t piece) {
   set(0, tokens[0], start, blocks_of, n_blocks);
-  return call(one ? decode_ : prefill_, tokens, 1, count, logits);
+  return call(one ? decode_ : prefill_, tokens, 1, count, logits, chooses() ? device_.piece(piece) : nullptr);
 }
 
-int TextProgram::decode(int32_t rows, float *logits) { return call(decode_, tokens_, rows, 1, logits); }
+int TextProgram::decode(int32_t rows, float *logits) {
+  return call(decode_, tokens_, rows, 1, logits, chooses() ? device_.step() : nullptr);
+}
 
-int TextProgram::call(int32_t entry, const int64_t *tokens, int64_t rows, int64_t count, float *logits) {
+// kept: where logits stay on the device, if `logits` is NULL.
+int TextProgram::call(int32_t entry, const int64_t *tokens, int64_t rows, int64_t count, float *logits, float *kept) {
   const mycc_tensor inputs[] = {numbers(const_cast<int64_t *>(tokens), rows, count), numbers(start_, rows, -1),
                                 numbers(table_, rows, blocks ? columns() : -1)};
-  mycc_tensor output = {};
-  output.data = logits, output.device_type = model_->gpu ? kPinnedCuda : kCpu;
-  output.ndim = 2, output.dtype = {2, 32, 1};
-  output.shape[0] = rows, output.shape[1] = vocabulary, output.strides[0] = vocabulary, output.strides[1] = 1;
-  mycc_run_options options = {};
-  options.struct_size = sizeof options, options.state = state_;
-  return mycc_run_with(model_, entry, inputs, columns() ? 3 : 2, &output, 1, &options);
+  const int32_t host = model_->gpu ? kPinnedCuda : kCpu;
+  return run(entry, inputs, columns() ? 3 : 2, logits_tensor(logits ? logits : kept, rows, logits ? host : kCuda));
+}
+
+int TextProgram::likeliest(bool decoding, int64_t count, const int64_t **tokens) {
+  *tokens = device_.tokens();
+  if (decoding || device_.dense()) return choose(decoding ? device_.step() : device_.piece(0), count, device_.tokens());
+  int status = MYCC_OK;
+  for (int64_t i = 0; i < count && status == MYCC_OK; ++i) status = choose(device_.piece(i), 1, device_.tokens() + i);
+  return status;
+}
+
+int TextProgram::choose(float *logits, int64_t rows, int64_t *tokens) {
+  const mycc_tensor input = logits_tensor(logits, rows, kCuda);
+  mycc_tensor output = numbers(tokens, rows, -1);
+  output.device_type = kPinnedCuda;
+  return run(argmax_, &input, 1, output);
 }
 
 int TextProgram::copy(int32_t source, int32_t target) {
   int64_t places[] = {source, target}, done = 0;
   const mycc_tensor inputs[] = {numbers(places, 1, -1), numbers(places + 1, 1, -1)};
-  mycc_tensor output = numbers(&done, 1, -1);
+  return run(copy_, inputs, 2, numbers(&done, 1, -1));
+}
+
+mycc_tensor TextProgram::logits_tensor(float *logits, int64_t rows, int32_t device_type) const {
+  mycc_tensor made = {};
+  made.data = logits, made.device_type = device_type, made.device_id = device_type == kCuda ? device_.device() : 0;
+  made.ndim = 2, made.dtype = {2, 32, 1};
+  made.shape[0] = rows, made.shape[1] = vocabulary, made.strides[0] = vocabulary, made.strides[1] = 1;
+  return made;
+}
+
+int TextProgram::run(int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor output) {
   mycc_run_options options = {};
-  options.struct_size = sizeof options, options.state = state_;
-  return mycc_run_with(model_, copy_, inputs, 2, &output, 1, &options);
+  options.struct_size = sizeof options, options.state = entry == argmax_ ? nullptr : state_;
+  options.has_stream = model_->gpu != nullptr, options.stream = device_.stream();
+  return mycc_run_with(model_, entry, inputs, n_inputs, &output, 1, &options);
 }
 
 }  // namespace mycc::runtime

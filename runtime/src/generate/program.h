@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../base/memory.h"
+#include "device_logits.h"
 #include "mycc/generate.h"
 
 namespace mycc::runtime {
@@ -18,12 +19,19 @@ class TextProgram {
 
   // Reads `count` tokens of a text behind its first `start`; `logits` of what follows them. one: by the function for
   // one token. blocks: of the text, n_blocks of them; where texts have rows, the one block is the row.
+  // logits: on the host; the call returns when they are there. NULL: they stay on the device as those of piece `piece`.
   int read(const int64_t *tokens, int64_t count, int64_t start, const int32_t *blocks, size_t n_blocks, bool one,
-           float *logits);
-  // A token more of several texts, which have been set by set().
+           float *logits, int64_t piece);
+  // A token more of several texts, which have been set by set(). logits: on the host; NULL: they stay on the device.
   int decode(int32_t texts, float *logits);
-  // Memory for the logits of `texts` rows: of what decode() gives, or of what read() does. NULL: none is left.
+  // Memory of the host for the logits of `texts` rows: of what decode() gives, or of what read() does. NULL: none is left.
   float *logits_of(bool decoding);
+
+  // Whether logits may stay on the device, which chooses the likeliest tokens itself.
+  bool chooses() const { return argmax_ >= 0; }
+  // The likeliest tokens behind the first `count` pieces, or rows of the step. Waits for the calls that gave the logits.
+  // *tokens: of the host, until the next call.
+  int likeliest(bool decoding, int64_t count, const int64_t **tokens);
   void set(int32_t text, int64_t token, int64_t start, const int32_t *blocks, size_t n_blocks);
   int copy(int32_t source, int32_t target);
   int reset() { return mycc_state_reset(model_, state_); }
@@ -37,12 +45,16 @@ class TextProgram {
  private:
   bool names_rows() const { return !blocks && texts > 1; }
   int64_t columns() const { return blocks ? (length + block - 1) / block : names_rows(); }
-  int call(int32_t entry, const int64_t *tokens, int64_t rows, int64_t count, float *logits);
+  int call(int32_t entry, const int64_t *tokens, int64_t rows, int64_t count, float *logits, float *kept);
+  int run(int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor output);
+  int choose(float *logits, int64_t rows, int64_t *tokens);
+  mycc_tensor logits_tensor(float *logits, int64_t rows, int32_t device_type) const;
 
   mycc_model *model_ = nullptr;
   mycc_state *state_ = nullptr;
-  int32_t prefill_ = -1, decode_ = -1, copy_ = -1;
+  int32_t prefill_ = -1, decode_ = -1, copy_ = -1, argmax_ = -1;
   float *logits_[2] = {nullptr, nullptr};  // pinned where the package runs on a GPU
+  DeviceLogits device_;
   Region region_;
   int64_t *tokens_ = nullptr, *start_ = nullptr, *table_ = nullptr;  // of a call's texts; table_: blocks or rows
 };

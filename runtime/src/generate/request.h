@@ -25,6 +25,7 @@ struct Request {
   int32_t reused = 0;       // of the prompt, that were found in the cache
   Array<int64_t> stops;
   bool by_caller = false;
+  bool shows_logits = true;  // with each token
   Sampler sampler;
 
   Array<int32_t> blocks;    // of the cache, in the order of the tokens
@@ -33,6 +34,8 @@ struct Request {
 
   int64_t left() const { return int64_t(tokens.size()) - read; }  // tokens that have to be read before the next is chosen
   int64_t generated() const { return int64_t(tokens.size()) - prompt; }
+  // Whether a device can choose its tokens, and the logits need not get to the host.
+  bool greedy() const { return !by_caller && !shows_logits && sampler.greedy(); }
   int64_t rank() const { return priority + waited / 256; }
   // Whether it is served before another one. Numbers grow in the order of coming.
   bool before(const Request &other) const { return rank() != other.rank() ? rank() > other.rank() : id < other.id; }

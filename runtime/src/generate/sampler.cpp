@@ -76,6 +76,10 @@ bool Sampler::penalises() const {
   return sampling_.repetition_penalty != 1 || sampling_.presence_penalty != 0 || sampling_.frequency_penalty != 0;
 }
 
+bool Sampler::greedy() const {
+  return (sampling_.temperature == 0 || sampling_.top_k == 1) && !penalises() && bias_.size() == 0;
+}
+
 bool Sampler::note(int64_t token) {
   generated_ = true;
   return !penalises() || see(token, true);

@@ -33,6 +33,8 @@ class Sampler {
  public:
   // False: no memory. What `sampling` points to is copied.
   bool init(const mycc_sampling &sampling, uint64_t seed, const int64_t *prompt, int64_t length);
+  // Whether it always chooses the token of the largest logit as the model gave them.
+  bool greedy() const;
   // Notes a token that was chosen. False: no memory.
   bool note(int64_t token);
   // The next token after logits[0..count-1]. `room` is used for the work. -1: no memory.

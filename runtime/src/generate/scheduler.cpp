@@ -57,6 +57,13 @@ int Scheduler::cancel(int64_t id) {
   return MYCC_OK;
 }
 
+int Scheduler::show_logits(int64_t id, bool shown) {
+  Request *request = find(id);
+  if (!request) return MYCC_ERROR_INPUT;
+  request->shows_logits = shown;
+  return MYCC_OK;
+}
+
 int Scheduler::choose(int64_t id, int64_t token, int32_t finish, int32_t *ended) {
   Request *request = find(id);
   if (!request) return MYCC_ERROR_INPUT;
@@ -93,14 +100,23 @@ void Scheduler::count(mycc_generator_counts *counts) const {
   counts->reused_tokens = reused_, counts->copied_blocks = copied_;
 }
 
+// The calls of a step that leave their logits on a device follow each other there without waiting; then come the tokens.
+// The launches of a piece, whose sizes may be new, are prepared while the device takes a token more of the others.
 int Scheduler::step() {
-  found_.clear();
+  found_.clear(), awaited_pieces_.clear(), awaited_rows_.clear();
   for (Request *request : requests_) request->waited += request->stage == Stage::waiting;
   if (int status = admit()) return broken(status, nullptr, 0);
-  Array<Request *> batch;  // those that take a token more, as they are before the piece is read
+  Array<Request *> batch;  // those that take a token more, as they are before pieces are read
   for (Request *request : requests_)
     if (request->stage == Stage::running && request->left() == 1 && !batch.push(request))
       return out_of_memory(sizeof(Request *));
+  if (batch.size())
+    if (int status = decode(batch)) return status;
+  if (int status = read_pieces()) return status;
+  return take_tokens();
+}
+
+int Scheduler::read_pieces() {
   int32_t pieces = 0;
   for (int64_t room = program_.chunk; room > 0 && pieces < program_.texts; ++pieces) {
     Request *reading = best(Stage::running, true);
@@ -110,7 +126,7 @@ int Scheduler::step() {
     room -= read_ - before;
     if (read_ == before) break;  // it has to wait, or nothing was left to read
   }
-  return batch.size() ? decode(batch) : int(MYCC_OK);
+  return MYCC_OK;
 }
 
 // Reads a piece of a request's tokens, `most` of them; the logits behind it are those of this piece of the step.
@@ -124,15 +140,19 @@ int Scheduler::read(Request &request, int64_t most, int32_t piece) {
   const bool one = program_.recurrent && count < program_.chunk;
   if (one) count = 1;
   if (!grow(request, request.read + count)) return MYCC_OK;
-  float *logits = program_.logits_of(false);
-  if (!logits) return out_of_memory(size_t(program_.texts * program_.vocabulary) * sizeof(float));
-  logits += piece * program_.vocabulary;
+  const bool last = count == request.left(), kept = program_.chooses() && (!last || request.greedy());
+  float *logits = kept ? nullptr : program_.logits_of(false);
+  if (!kept && !logits) return out_of_memory(size_t(program_.texts * program_.vocabulary) * sizeof(float));
+  if (!kept) logits += piece * program_.vocabulary;
   const int64_t *tokens = request.tokens.begin() + request.read;
-  if (int status = program_.read(tokens, count, request.read, request.blocks.begin(), request.blocks.size(), one, logits))
+  const int64_t place = int64_t(awaited_pieces_.size());  // logits that nobody needs are overwritten there
+  if (int status = program_.read(tokens, count, request.read, request.blocks.begin(), request.blocks.size(), one, logits,
+                                 place))
     return broken(status, &self, 1);
   was_read(request, count);
   read_ += count;
-  if (request.left() > 0) return MYCC_OK;
+  if (!last) return MYCC_OK;
+  if (kept) return awaited_pieces_.push(self) ? int(MYCC_OK) : out_of_memory(sizeof(self));
   const int status = next_token(request, logits, kNotChosen);
   return status ? broken(status, &self, 1) : int(MYCC_OK);
 }
@@ -150,22 +170,48 @@ int Scheduler::decode(Array<Request *> &batch) {
     if (request->stage == Stage::running && grow(*request, request->read + 1) && !rows.push(request))
       return out_of_memory(sizeof(Request *));
   }
-  if (!rows.size()) return MYCC_OK;
-  float *logits = program_.logits_of(true);
-  if (!logits) return out_of_memory(size_t(program_.texts * program_.vocabulary) * sizeof(float));
+  return rows.size() ? decode_rows(rows) : int(MYCC_OK);
+}
+
+int Scheduler::decode_rows(const Array<Request *> &rows) {
+  bool kept = program_.chooses();
   for (size_t i = 0; i < rows.size(); ++i) {
     const Request &request = *rows[i];
+    kept = kept && request.greedy();
     program_.set(int32_t(i), request.tokens[size_t(request.read)], request.read, request.blocks.begin(),
                  request.blocks.size());
   }
-  if (int status = program_.decode(int32_t(rows.size()), logits))
-    return broken(status, rows.begin(), rows.size());
+  float *logits = kept ? nullptr : program_.logits_of(true);
+  if (!kept && !logits) return out_of_memory(size_t(program_.texts * program_.vocabulary) * sizeof(float));
+  for (Request *request : rows)
+    if (kept && !awaited_rows_.push(request)) return out_of_memory(sizeof(request));
+  if (int status = program_.decode(int32_t(rows.size()), logits)) return broken(status, rows.begin(), rows.size());
+  if (kept) {
+    for (Request *request : rows) was_read(*request, 1);
+    return MYCC_OK;
+  }
   if (int status = choose_all(rows, logits)) return broken(status, rows.begin(), rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     was_read(*rows[i], 1);
     if (int status = next_token(*rows[i], logits + i * size_t(program_.vocabulary), chosen_[i]))
       return broken(status, &rows[i], 1);
   }
+  return MYCC_OK;
+}
+
+// The tokens that the device chooses.
+int Scheduler::take_tokens() {
+  if (int status = take_tokens(awaited_pieces_, false)) return status;
+  return take_tokens(awaited_rows_, true);
+}
+
+int Scheduler::take_tokens(const Array<Request *> &requests, bool decoding) {
+  if (!requests.size()) return MYCC_OK;
+  const int64_t *tokens;
+  if (int status = program_.likeliest(decoding, int64_t(requests.size()), &tokens))
+    return broken(status, requests.begin(), requests.size());
+  for (size_t i = 0; i < requests.size(); ++i)
+    if (int status = next_token(*requests[i], nullptr, tokens[i])) return broken(status, &requests[i], 1);
   return MYCC_OK;
 }
 

@@ -20,6 +20,7 @@ class Scheduler {
   int check(const mycc_request &request) const { return check_request(request, program_.length, program_.vocabulary); }
   int submit(const mycc_request &request, int64_t *id);
   int cancel(int64_t id);
+  int show_logits(int64_t id, bool shown);
   int choose(int64_t id, int64_t token, int32_t finish, int32_t *ended);
   int step();
   bool busy() const;
@@ -43,8 +44,12 @@ class Scheduler {
   int64_t blocks_for(int64_t tokens) const { return (tokens + pool_.tokens() - 1) / pool_.tokens(); }
 
   // calls
+  int read_pieces();
   int read(Request &request, int64_t most, int32_t piece);
   int decode(Array<Request *> &batch);
+  int decode_rows(const Array<Request *> &rows);
+  int take_tokens();
+  int take_tokens(const Array<Request *> &requests, bool decoding);
   void was_read(Request &request, int64_t count);
   void note_reused(Request &request, int64_t tokens);
   int choose_all(const Array<Request *> &rows, const float *logits);
@@ -58,6 +63,8 @@ class Scheduler {
   Array<Request *> requests_;  // all that have not ended
   int64_t ids_ = 0;
   Array<mycc_token> found_;
+  // Whose next tokens the device chooses in this step: behind pieces of prompts, and behind a token more.
+  Array<Request *> awaited_pieces_, awaited_rows_;
   SamplingRoom *rooms_ = nullptr;  // one for each thread that chooses tokens
   int32_t threads_ = 0;
   Array<int64_t> chosen_;          // by choose_all()

@@ -147,9 +147,10 @@ uint8_t *GpuCall::staging(size_t bytes) {
 // A call that does not wait for its end must leave the staging memory alone: then the driver copies from the caller's.
 int GpuCall::copy_inputs(const Entry &entry, const mycc_tensor *inputs) {
   copies_ = false;
-  if (outputs_on_host_)
+  const bool stages = outputs_on_host_ && staged_bytes_;
+  if (stages)
     if (int status = settle()) return status;
-  uint8_t *stage = outputs_on_host_ && staged_bytes_ ? staging(dense_bytes_) : nullptr;
+  uint8_t *stage = stages ? staging(dense_bytes_) : nullptr;
   for (int32_t i = 0; i < entry.info->n_inputs; ++i) {
     const size_t bytes = size_t(input_bytes_[i]);
     if (input_places_[i] == kNowhere || bytes == 0) continue;
