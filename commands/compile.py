@@ -14,7 +14,7 @@ from ..arguments import TASK_NAMES, CompileArguments, StepArguments, TaskArgumen
 from .arguments import Dynamic, Examples, Json, Quiet, Source, Verbose, out_option
 from .console import print_json, print_rich, stdout_to_stderr
 from .record import completion_of, with_options
-from .sources import check_format, describe, load_model, progress
+from .sources import check_format, load_model, progress
 
 if TYPE_CHECKING:
     from ..compiler.observe import Observer, TimingObserver
@@ -111,6 +111,8 @@ def _compile(
         check_out(out)
     with running_stage(observers, "load") as stage:
         require_torch()
+        from ..compiler.capture.source import describe
+
         loaded = load_model(source, inputs)
         stage.summary = describe(loaded)
     where = out or Path(f"{loaded.name}.pkg")

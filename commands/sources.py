@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ..compiler.capture.source import Source
     from ..compiler.observe import Observer
 
-__all__ = ["check_format", "describe", "load_model", "progress"]
+__all__ = ["check_format", "load_model", "progress"]
 
 
 def check_format(file: str, package: bool = False) -> None:
@@ -33,18 +33,6 @@ def load_model(source: str, inputs: Sequence[str]) -> Source:
     from ..compiler.capture.source import load_source
 
     return with_inputs(load_source(source, needs_inputs=not inputs), inputs)
-
-
-def describe(source: Source) -> str:
-    """`BertModel, 109.5 M parameters`"""
-    from ..runtime.text import parameters_text
-
-    parameters = getattr(source.model, "parameters", None)
-    kind = getattr(source.model, "__name__", type(source.model).__name__)
-    if not callable(parameters):
-        return kind
-    count = sum({id(p): p.numel() for p in parameters()}.values())
-    return f"{kind}, {parameters_text(count)}"
 
 
 def progress(quiet: bool = False) -> Observer:

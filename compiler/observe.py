@@ -23,6 +23,9 @@ class Observer:
     def stage_started(self, name: str) -> None:
         """A stage begins."""
 
+    def stage_works_on(self, name: str, text: str) -> None:
+        """What a stage that has begun works on, where that takes long and the stage's name does not say it."""
+
     def stage_finished(self, name: str, seconds: float, summary: str, value: object) -> None:
         """A stage ended: `summary` is one line for a person, `value` what it returned (has format() or __str__)."""
 

@@ -29,6 +29,10 @@ class ProgressObserver(Observer):
             self._status = self._console.status(name, spinner="dots")
             self._status.start()
 
+    def stage_works_on(self, name: str, text: str) -> None:
+        if self._status is not None:
+            self._status.update(f"{name:<8}{text}")
+
     def stage_finished(self, name: str, seconds: float, summary: str, value: object) -> None:
         self._stop()
         if self.quiet:

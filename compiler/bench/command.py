@@ -68,7 +68,6 @@ def bench_source(
     **others: Any,
 ) -> Any:
     """The Comparison of a model with its peers. Raises InputError or CompileError."""
-    from ..api import require_torch
     from ..options import CompileOptions
     from .compare import BenchRequest, compare
 
@@ -77,5 +76,4 @@ def bench_source(
         source, tuple(name for name in names if name), numbers(threads, "--threads") or (1,),
         numbers(batch, "--batch"), **others,
     )  # fmt: skip
-    require_torch()
     return compare(request, CompileOptions.of(**compile_options), observers, show)

@@ -205,12 +205,19 @@ def measure_cases(
 
     Raises CompileError.
     """
-    from .prepare import prepare
+    from ..api import require_torch
 
     for batch in request.batches or (None,):
         place = folder / f"batch-{batch}"
         place.mkdir(parents=True, exist_ok=True)
-        prepared = prepare(request.source, request.inputs, batch, place, options, observers, package)
+        with running_stage(observers, "load") as stage:
+            require_torch()
+            from ..capture.source import describe
+            from .prepare import load_model, prepare
+
+            loaded = load_model(request.source, request.inputs, batch)
+            stage.summary = describe(loaded)
+        prepared = prepare(loaded, batch, place, options, observers, package)
         for threads in request.threads:
             yield _measure(request, prepared, batch, threads, observers)
 
@@ -227,6 +234,8 @@ def _measure(
         for peer in peers:
             job = _job(request, prepared, batch, threads, peer.name)
             with running_stage(observers, "peer") as stage:
+                for observer in observers:
+                    observer.stage_works_on("peer", f"{peer.title} prepares the model")
                 try:
                     results[peer.name], workers[peer.name] = _build(peer, job, prepared, tolerance, stack)
                     stage.summary = f"{peer.title} is ready"

@@ -123,19 +123,17 @@ def _compiled(
 
 
 def prepare(
-    source: str,
-    inputs: Sequence[str],
+    loaded: Source,
     batch: int | None,
     folder: Path,
     options: CompileOptions,
     observers: Sequence[Observer] = (),
     package: Path | None = None,
 ) -> Prepared:
-    """Compiles the model of a SOURCE at a batch size (unless there is a package), and computes its reference.
+    """Compiles what load_model gave for a batch size (unless there is a package), and computes its reference.
 
     Raises CompileError.
     """
-    loaded = load_model(source, inputs, batch)
     with torch.no_grad():
         if package is None:
             package, graph = _compiled(loaded, options, folder / "model.pkg", observers)

@@ -37,7 +37,10 @@ _VIOLATED = re.compile(r"Not all values of \w+ = (?P<source>\S+) in the specifie
 _TRACED = "from user code:"  # before the lines of a branch's or loop's body
 _FAKE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\w+)\n\s*(?P<text>.*)')
 
-_ON_TENSORS = "Write it without Python `if`, `int()` or `.item()` on tensors, for example with torch.where."
+_ON_TENSORS = (
+    "Write it without a Python `if` or a loop that depends on a tensor's values, for example with torch.where, "
+    "torch.cond or torch.while_loop (docs/control-flow.md)."
+)
 #: what torch says of tensors that its trace has lost sight of
 _UNTRACED = ("fake tensor in the exported program constant's list", "'Tensor' object has no attribute 'constant'")
 _ON_DERIVATIVES = (

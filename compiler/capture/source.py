@@ -32,9 +32,10 @@ from torch.export import ExportedProgram
 
 from ...runtime.errors import CompileError, Error
 from ...runtime.formats import recognise, refusal
+from ...runtime.text import parameters_text
 from ..model.source_lines import frames_of_exception, is_torch_file, user_frame
 
-__all__ = ["Source", "load_source"]
+__all__ = ["Source", "describe", "load_source"]
 
 _MODEL_NAMES = "`model` or `get_model()`"
 _INPUT_NAMES = "`example_inputs` or `get_example_inputs()`"
@@ -54,6 +55,16 @@ class Source:
     dynamic_shapes: Any = None
     training: Mapping[str, Any] = field(default_factory=dict)
     has_inputs: bool = True
+
+
+def describe(source: Source) -> str:
+    """`BertModel, 109.5 M parameters`"""
+    parameters = getattr(source.model, "parameters", None)
+    kind = getattr(source.model, "__name__", type(source.model).__name__)
+    if not callable(parameters):
+        return kind
+    count = sum({id(p): p.numel() for p in parameters()}.values())
+    return f"{kind}, {parameters_text(count)}"
 
 
 def load_source(text: str, needs_inputs: bool = True) -> Source:

@@ -71,6 +71,7 @@ def test_a_model_beside_eager(server: CommandServer, folder: Path) -> None:
         uneven = any(r["median"] > most * r["best"] or max(r["turns"]) > most * min(r["turns"]) for r in (own, eager))
         assert case["ratio"] == (None if uneven else pytest.approx(eager["median"] / own["median"]))
         assert case["gflop"] == pytest.approx(2 * 24 * 40 * case["batch"] / 1e9)
+    assert "load " in done.stderr.partition("capture")[0]  # importing torch is no silence
     assert "eager torch" in done.stdout
     assert "batch 5, 1 thread: " + ("mycc is" if found["cases"][1]["ratio"] else "no ratio") in done.stdout
     assert (folder / "found.html").read_text().startswith("<!doctype html>")

@@ -84,6 +84,21 @@ def test_observers_see_every_stage(tmp_path):
     assert files == {"01-capture.txt": "a graph\n\na graph\n", "02-graph.txt": "text\n"}
 
 
+def test_a_terminal_shows_what_a_long_stage_works_on() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for quiet in (False, True):
+        stream = Terminal()
+        progress = ProgressObserver(stream, quiet=quiet)
+        with running_stage([progress], "peer") as stage:
+            progress.stage_works_on("peer", "ONNX Runtime prepares the model")
+            stage.summary = "ready"
+        assert ("ONNX Runtime prepares the model" in stream.getvalue()) is not quiet
+        assert ("ready" in stream.getvalue()) is not quiet
+
+
 def test_errors_print_their_details_and_survive_pickling():
     error = CompileError("cannot compile 1 operator", details=["aten::foo  model.py:3"], hint="Rewrite it.")
     assert str(error) == "cannot compile 1 operator\n  aten::foo  model.py:3\n  Rewrite it."
