@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from ...arguments import QuantizedArguments
+from ...arguments import CACHE_DTYPES, QuantizedArguments
 from ...runtime.errors import CompileError, InputError
 from ...runtime.generation.tokenizer import compiled_template
 from ..api import check_out, observers_of, require_torch, run_request
@@ -90,8 +90,8 @@ def compile_generation(
         texts, piece = positive("max_batch", max_batch), min(positive("chunk", chunk), length)
         checks = 0 if draft_tokens == 0 else positive("draft_tokens", draft_tokens)
         blocks = block_count(cache_tokens, length, texts, checks)
-        if cache_dtype is not None and cache_dtype not in ("f32", "bf16", "f16", "int8"):
-            raise CompileError(f"cache_dtype has to be f32, bf16, f16 or int8, not {cache_dtype!r}")
+        if cache_dtype is not None and cache_dtype not in CACHE_DTYPES:
+            raise CompileError(f"cache_dtype has to be one of {', '.join(CACHE_DTYPES)}, not {cache_dtype!r}")
         entries, facts = _entries(network, length, texts, piece, whole, checks, blocks, cache_dtype)
         if facts["recurrent"] and cache_tokens is not None:
             raise CompileError(
