@@ -16,7 +16,7 @@ template <int Bits, bool Grouped> struct IntegerTiles {
 #if MYCC_LANES == 16
   static constexpr int rows = Grouped ? 6 : 8, panels = Grouped ? 2 : quads::Dot<Bits>::kLeft == 4 ? 3 : 2;
 #elif MYCC_LANES == 8
-  static constexpr int rows = Grouped ? 4 : 6, panels = 1;
+  static constexpr int rows = 4, panels = 1;
 #elif defined(__aarch64__)
   static constexpr int rows = Grouped ? 3 : 5, panels = 1;
 #else
@@ -56,7 +56,7 @@ MYCC_INLINE void add_line(typename Dot::Partial *c, const uint8_t *b, int64_t pa
   const auto line = [&](int j) MYCC_INLINED {
     return load((const int32_t *)(b + j / kLineVectors * panel_bytes) + j % kLineVectors * W);
   };
-  if constexpr (MYCC_LANES == 16) {
+  if constexpr (MYCC_LANES == 16 || (MYCC_LANES == 8 && Dot::kLines == 0 && sizeof...(R) <= 4)) {
     const typename Dot::Weights w[] = {Dot::take(line(J))...};
     (add_row_to<Dot, V, U>(c + R * V * U, w, a + R * Dot::kLeft, sizeof...(R) * Dot::kLeft, vectors), ...);
   } else {

@@ -117,6 +117,28 @@ def test_calibrated_convolutions_are_integers() -> None:
     assert 0 < report.error < 0.05
 
 
+class Padded(nn.Module):
+    """Two convolutions with zeros in front of the second one, more of them behind than before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 3, stride=2, groups=8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(nn.functional.pad(self.first(x).relu(), (0, 1, 0, 1)))
+
+
+def test_zeros_around_a_calibrated_map_are_padding_of_its_integers() -> None:
+    """The first convolution may then write integers."""
+    torch.manual_seed(0)
+    graph, _ = done(capture(Padded().eval(), (PICTURES,)), text="int8", calibrate=[PICTURES])
+    result = passed(graph)
+    assert "aten.pad" not in operators(result)
+    convolutions = [n for n in result.module.graph.nodes if "int_conv" in str(n.target)]
+    assert [list(n.args[4]) for n in convolutions] == [[0, 0], [0, 1, 0, 1]]
+    agrees(graph, result)
+
+
 def test_a_calibrated_head_that_is_an_embedding_too_has_its_own_range() -> None:
     _, report = words(text="int8", calibrate=[IDS])
     assert all(row.snr is not None and row.snr > 30 for row in report.layers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,26 +101,56 @@ def _in_integers(work: Work, node: Node, conv: _Convolution) -> Node | None:
     return y
 
 
-#: operators that round floats to integers by numbers: x, scale, zero point, least, greatest
-_ROUNDED = ("quantized_decomposed.quantize_per_tensor.default",)
+#: operators that take each element alone: with numbers beside the tensor, all that activations are rounded by
+_ELEMENTWISE = {
+    "aten.mul.Tensor", "aten.div.Tensor", "aten.round.default", "aten.add.Tensor", "aten.sub.Tensor",
+    "aten.clamp.default", "aten.clamp_min.default", "aten.clamp_max.default", "aten._to_copy.default",
+    "quantized_decomposed.quantize_per_tensor.default",
+}  # fmt: skip
 
 
 def _unpadded(work: Work, node: Node, read: Reading, conv: _Convolution) -> tuple[Node, list[int]]:
     """What a convolution reads, and its padding: zeros around floats are the zero point around their integers."""
-    values = read.values
-    pad: Any = values.args[0] if str(values.target) in _ROUNDED else None
+    chain = _rounding(read.values)
+    pad = chain[0].args[0] if chain else None
     sides = zero_padding(pad) if is_op(pad, "pad", "constant_pad_nd") else None
     zero, dims = read.zero if isinstance(read.zero, int) else 0, rank(node) - 2
-    if sides is None or min(sides) < 0 or len(sides) > 2 * dims or not only_user(pad, values):
-        return values, _numbers(conv.padding)
-    if not only_user(values, conv.x) or values.args[2] != zero or not values.args[3] <= zero <= values.args[4]:
-        return values, _numbers(conv.padding)
-    inner = work.call(values.target, (pad.args[0], *values.args[1:]), like=values, covers=[pad, values])
+    if sides is None or min(sides) < 0 or len(sides) > 2 * dims or not only_user(read.values, conv.x):
+        return read.values, _numbers(conv.padding)
+    if _at_zero(pad, chain) != zero:
+        return read.values, _numbers(conv.padding)
+    inner = pad.args[0]
+    for each in chain:
+        inner = work.call(each.target, (inner, *each.args[1:]), each.kwargs, like=each, covers=[pad, each])
     total = list(conv.padding)
     for d in range(len(sides) // 2):
         before, behind = total[-1 - d]
         total[-1 - d] = (before + sides[2 * d], behind + sides[2 * d + 1])
     return inner, _numbers(total)
+
+
+def _rounding(values: Node) -> list[Node]:
+    """The operators that round floats to these integers, the first one first: all that have no other reader."""
+    chain: list[Node] = []
+    node: Any = values
+    while _rounds(node):
+        chain.insert(0, node)
+        node = node.args[0] if isinstance(node.args[0], Node) and only_user(node.args[0], node) else None
+    return chain
+
+
+def _rounds(node: Any) -> bool:
+    if not isinstance(node, Node) or str(node.target) not in _ELEMENTWISE:
+        return False
+    return not any(isinstance(x, Node) for x in (*node.args[1:], *node.kwargs.values()))
+
+
+def _at_zero(pad: Node, chain: Sequence[Node]) -> int:
+    """The integer that stands for 0."""
+    value = torch.zeros((), dtype=pad.meta["val"].dtype)
+    for node in chain:
+        value = node.target(value, *node.args[1:], **node.kwargs)
+    return int(value)
 
 
 def _numbers(sides: list[tuple[int, int]]) -> list[int]:
