@@ -1,5 +1,6 @@
 # make venv      .venv with everything a developer needs, the bench peers too
 # make demo      ResNet-50 and BERT-base through the compiler and back, with figures
+# make serve     a model as an HTTP service: MODEL=model.py PORT=8000; without MODEL examples/mlp.py
 # make test      lint, types and the tests that take seconds
 # make test-all  every test that this machine can run
 # make conformance  torch's own lists of operators and modules, special values too, and docs/operators.md (hours)
@@ -35,7 +36,7 @@ PACKAGE := compiler runtime templates commands arguments.py cli.py __init__.py _
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all conformance nightly docs man dist lint types format clean distclean
+.PHONY: help venv demo serve test test-all conformance nightly docs man dist lint types format clean distclean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -44,6 +45,14 @@ venv: $(VENV)/.installed-all
 
 demo: $(VENV)/.installed-compiler
 	$(BIN)/python bench/demo.py
+
+MODEL ?= examples/mlp.py
+PORT ?= 8000
+
+serve: $(VENV)/.installed-dev
+	@mkdir -p build
+	$(BIN)/mycc compile $(MODEL) --out build/served.pkg
+	MYCC_PACKAGE=build/served.pkg $(BIN)/python examples/service/app.py --port $(PORT)
 
 test: $(VENV)/.installed-dev lint types
 	$(PYTEST) -m "not slow and not gpu"

@@ -12,6 +12,7 @@ import torch
 from ..graph.node import Node
 from ..graph.patterns import arg, is_constant, is_op
 from ..model.graph import ModelGraph
+from ..model.origins import FromModel, Origin
 from ..model.source_lines import module_of
 
 Kind = Literal["linear", "embedding", "convolution"]
@@ -81,9 +82,8 @@ def find_layers(graph: ModelGraph) -> tuple[list[Layer], list[Left]]:
         elif layer is not None:
             left.append(layer)
     order = {node: i for i, node in enumerate(graph.module.graph.nodes)}
-    return _with_own_names(sorted(found, key=lambda x: min(order[node] for node, _ in x.readers))), list(
-        dict.fromkeys(left)
-    )
+    in_order = sorted(found, key=lambda x: min(order[node] for node, _ in x.readers))
+    return _with_own_names(in_order, graph.origins), list(dict.fromkeys(left))
 
 
 def _layer(node: Node, tensor: torch.Tensor) -> Layer | Left | None:
@@ -154,7 +154,13 @@ def _turns(read: Node) -> bool:
     return odd
 
 
-def _with_own_names(layers: list[Layer]) -> list[Layer]:
-    """Layers of one module are told apart by their weights."""
+def _with_own_names(layers: list[Layer], origins: Mapping[str, Origin]) -> list[Layer]:
+    """Layers of one module are told apart by their weights: attention.in_proj_weight and attention.out_proj."""
     count: Mapping[str, int] = Counter(layer.name for layer in layers)
-    return [replace(x, name=f"{x.name}.{x.target}" if count[x.name] > 1 else x.name) for x in layers]
+
+    def own(layer: Layer) -> str:
+        origin = origins.get(layer.target)
+        named = origin.names[0] if isinstance(origin, FromModel) else f"{layer.name}.{layer.target}"
+        return named.removesuffix(".weight")
+
+    return [replace(x, name=own(x)) if count[x.name] > 1 else x for x in layers]

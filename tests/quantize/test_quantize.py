@@ -158,6 +158,14 @@ def test_layers_that_take_floats_alone_are_told() -> None:
     assert "takes floats alone" in report.left[0].reason
 
 
+def test_layers_of_one_module_have_the_names_of_its_parameters() -> None:
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 2, 48, batch_first=True), 1).eval()
+    graph = capture(model, (torch.randn(2, 8, 32),))
+    names = ["layers.0.self_attn.in_proj_weight", "layers.0.self_attn.out_proj", "layers.0.linear1", "layers.0.linear2"]
+    assert [row.name for row in done(graph, "int8")[1].layers] == names
+    assert [row.name for row in done(graph, "int8", skip="*.self_attn.*,*1")[1].layers] == names[3:]
+
+
 def test_patterns_leave_layers_as_they_are() -> None:
     graph, report = words(text="int8", skip="em*,up")
     assert [row.name for row in report.layers] == ["down"]
