@@ -13,7 +13,7 @@ from mycc.compiler.capture import capture
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.printer import print_program
 from mycc.compiler.lower import lower
-from mycc.compiler.lower.core.constants import Dense, Panels
+from mycc.compiler.lower.core.constants import Constant, Dense, Panels
 from mycc.compiler.lower.core.registry import REGISTRY, Registry
 from mycc.compiler.model.graph import ModelGraph
 from mycc.compiler.model.operators.functional import functional_twin
@@ -237,3 +237,12 @@ def test_registered_names_are_operators_of_torch() -> None:
     for name in set(REGISTRY.names()) - CUSTOM:  # without what other tests register
         space, operator, overload = name.split(".")
         assert overload in getattr(getattr(torch.ops, space), operator).overloads(), name
+
+
+def test_constants_are_equal_when_they_have_the_same_tensor() -> None:
+    tensor = torch.zeros(3)
+    first = Constant("w", tensor, Dense())
+    assert first == Constant("w", tensor, Dense())
+    assert first != Constant("w", tensor.clone(), Dense())
+    assert first != Constant("v", tensor, Dense())
+    assert {first: 1}[Constant("w", tensor, Dense())] == 1

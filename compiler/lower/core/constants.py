@@ -416,6 +416,13 @@ class Constant:
     tensor: torch.Tensor
     layout: Layout
 
+    def __eq__(self, other: object) -> bool:
+        """Equal is what has the same tensor; `==` of two tensors goes by elements, and from Python 3.13 on a dataclass
+        asks it even of one and the same."""
+        if not isinstance(other, Constant):
+            return NotImplemented
+        return self.tensor is other.tensor and (self.target, self.layout) == (other.target, other.layout)
+
     @property
     def elements(self) -> int:
         """How many elements are stored, padding included."""
