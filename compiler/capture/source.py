@@ -23,6 +23,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,6 +38,7 @@ from ..model.source_lines import frames_of_exception, is_torch_file, user_frame
 
 __all__ = ["Source", "describe", "load_source"]
 
+_SOURCES = "A source is a Python file (model.py, model.py:factory), package.module:factory, or a program saved as .pt2."
 _MODEL_NAMES = "`model` or `get_model()`"
 _INPUT_NAMES = "`example_inputs` or `get_example_inputs()`"
 
@@ -99,7 +101,7 @@ def _load_code(text: str, path: str, factory: str, needs_inputs: bool) -> Source
         return _from_module(_import(path), path, path.rpartition(".")[2], factory, needs_inputs)
     raise CompileError(
         f"cannot read the source '{text}'",
-        hint="It is a Python file (model.py, model.py:factory), package.module:factory, or a program saved as .pt2.",
+        hint=_SOURCES,
     )
 
 
@@ -123,12 +125,15 @@ def _run_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise CompileError(f"'{path}' is not a file")
     try:
-        code = compile(path.read_bytes(), str(path.resolve()), "exec")
+        text = path.read_bytes()
+        if b"\0" in text:
+            raise CompileError(f"'{path}' is not a Python file: it has null bytes", hint=_SOURCES)
+        code = compile(text, str(path.resolve()), "exec")
     except SyntaxError as error:
         where = f"{path.name}:{error.lineno}  {(error.text or '').strip()}".rstrip()
         details = [where] if error.lineno is not None else []  # a file of bytes has no lines
         raise CompileError(f"'{path}' is not valid Python: {error.msg}", details=details) from None
-    except ValueError as error:  # null bytes, a wrong encoding
+    except ValueError as error:  # a wrong encoding
         raise CompileError(f"'{path}' is not a Python file: {error}") from None
     except OSError as error:
         raise CompileError(f"cannot read '{path}': {error.strerror}") from None
@@ -138,7 +143,10 @@ def _run_file(path: Path) -> ModuleType:
     name = re.sub(r"\W", "_", path.stem)
     while name in sys.modules:  # never hide an installed module of this name
         name += "_"
-    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    file = str(path.resolve())
+    spec = importlib.util.spec_from_file_location(
+        name, file, loader=SourceFileLoader(name, file)
+    )  # whatever its suffix
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look their module up

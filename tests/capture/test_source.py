@@ -86,6 +86,13 @@ def test_factories(write, form):
     assert source.args[0].shape == (1, 3)
 
 
+def test_a_file_of_any_suffix(tmp_path):
+    (tmp_path / "model").write_text(
+        "import torch\nmodel = torch.nn.Linear(3, 2)\nexample_inputs = (torch.ones(1, 3),)\n"
+    )
+    assert load_source(str(tmp_path / "model")).args[0].shape == (1, 3)
+
+
 def test_saved_program(tmp_path):
     program = torch.export.export(torch.nn.Linear(3, 2), (torch.ones(1, 3),))
     torch.export.save(program, tmp_path / "linear.pt2")
@@ -101,6 +108,7 @@ REFUSALS = [
         "",
         r"raised while it was run: ZeroDivisionError: division by zero\n +my_model.py:2  y = x / 0",
     ),
+    ("x = 1\0\n", "", r"not a Python file: it has null bytes\n +A source is a Python file"),
     ("import not_there_at_all\n", "", r"ModuleNotFoundError: No module named 'not_there_at_all'\n +my_model.py:1"),
     ("raise SystemExit(3)\n", "", r"it ended the program \(exit code 3\)"),
     ("x = 1\n", "", r"has no model: looked for `model` or `get_model\(\)`"),
