@@ -56,6 +56,9 @@ def compile_command(
     observers: list[Observer] = [timing] if as_json else [timing, progress(quiet)]
     start = perf_counter()
     if task is not None:
+        from ..compiler.options import check_task
+
+        check_task(task)
         from ..compiler.generation.tasks import compile_task
 
         others = {"--input": inputs, "--dynamic": dynamic, "--train": train}

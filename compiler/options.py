@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, get_args, get_origin, get_type_hints
 
-from ..arguments import DTYPES, CompileArguments, Mode, arguments_of
+from ..arguments import DTYPES, TASK_NAMES, CompileArguments, Mode, arguments_of
 from ..runtime.errors import CompileError
 from .machine.gpu import Device, chip_of, device_for
 from .machine.targets import Family, Target, host_target, known_names
@@ -31,6 +31,7 @@ __all__ = [
     "Mode",
     "ScheduleOptions",
     "VerifyOptions",
+    "check_task",
     "parse_settings",
     "parse_sizes",
     "parse_targets",
@@ -289,6 +290,14 @@ def parse_targets(target: str | Sequence[str]) -> tuple[Target, ...]:
 
 
 # -- sizes to specialise for -----------------------------------------------------------------------------------------
+
+
+def check_task(task: str) -> None:
+    """Raises CompileError for a task that does not exist; generation/tasks.py, which has the others, imports torch."""
+    if task not in TASK_NAMES:
+        near = difflib.get_close_matches(task, TASK_NAMES, 1)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        raise CompileError(f"there is no task '{task}'", hint=f"{meant}Tasks: {', '.join(TASK_NAMES)}.")
 
 
 def parse_sizes(texts: str | Iterable[str] | Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

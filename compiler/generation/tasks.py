@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...arguments import TASK_NAMES, CompileArguments, StepArguments, TaskArguments, arguments_of
+from ...arguments import CompileArguments, StepArguments, TaskArguments, arguments_of
 from ...runtime.errors import CompileError
 from ..observe import Observer
 from .compile import compile_generation
@@ -40,14 +40,12 @@ def compile_task(
 ) -> Path:
     """Compiles a model's folder, or a GGUF file, for a task; the path of the package.
 
-    given: arguments of arguments.py that are not their defaults, which go to the task's function. others: options of
-    the command that no task has, with what was given for them.
+    task: one of TASKS, see check_task. given: arguments of arguments.py that are not their defaults, which go to the
+    task's function. others: options of the command that no task has, with what was given for them.
 
     Raises:
-        CompileError: there is no such task, an option does not go with it, or what the task itself raises.
+        CompileError: an option does not go with the task, or what the task itself raises.
     """
-    if task not in TASKS:
-        raise CompileError(f"there is no task '{task}'", hint=f"Tasks: {', '.join(TASK_NAMES)}.")
     taken = inspect.signature(TASKS[task]).parameters
     options = {
         key: argument.option[0]

@@ -37,7 +37,6 @@ def run_prompt(
     model = load(os.fspath(file), threads, target, device=device)
     text = sys.stdin.read() if prompt == "-" else prompt
     guesses = load(draft, threads, target, device=device) if draft not in (None, "lookup") else draft
-    start = time.perf_counter()
     if chat:
         stream = model.chat([{"role": "user", "content": text}], draft=guesses, **options)
     else:
@@ -46,6 +45,7 @@ def run_prompt(
         print(printable(text), end="", flush=True)
     pieces: list[str] = []
     first = 0.0
+    start = time.perf_counter()  # modules and the tokenizer are loaded by now
     for piece in stream:
         first = first or time.perf_counter() - start
         pieces.append(piece)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from mycc.compiler.generation.forward import FORWARD_TASKS
 from mycc.compiler.generation.tasks import TASKS, compile_task
+from mycc.compiler.options import check_task
 
 transformers = pytest.importorskip("transformers")
 
@@ -92,8 +93,12 @@ def test_a_classifier_of_images(tmp_path: Path) -> None:
 
 def test_an_unknown_task_is_answered_with_those_that_exist() -> None:
     with pytest.raises(mycc.CompileError, match="there is no task 'classify'") as told:
-        compile_named("classify", Path("folder"))
+        check_task("classify")
     assert all(name in str(told.value.hint) for name in TASKS)
+    with pytest.raises(mycc.CompileError, match="Did you mean text-generation"):
+        check_task("text-generaton")
+    for task in TASKS:
+        check_task(task)
     assert {"embedding", "text-generation", *FORWARD_TASKS} <= set(TASKS)
 
 
