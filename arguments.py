@@ -91,7 +91,8 @@ class CommonArguments(TypedDict, total=False):
     )]  # fmt: skip
     dtype: Annotated[Any, Argument(
         None, 'the dtype to compute in, a torch dtype or "f32", "f16", "bf16"; None: the model\'s own.',
-        ("--dtype",), "The dtype to compute in. Default: the model's own.", recorded=True, values=DTYPES,
+        ("--dtype",), "The dtype to compute in: f32, f16 or bf16. Default: the model's own.", recorded=True,
+        values=DTYPES,
     )]  # fmt: skip
     verify: Annotated[bool, Argument(
         True, "compare the package with the model in float64 before it is written.",
@@ -138,7 +139,7 @@ class QuantizedArguments(CommonArguments, total=False):
     )]  # fmt: skip
     max_error: Annotated[float | None, Argument(
         None, "the largest error, relative to the model's results, that quantisation may add.",
-        ("--max-error",), "Refuse when quantisation adds more, relative.", float | None, "E",
+        ("--max-error",), "Refuse the model if quantisation changes its results by more, relative.", float | None, "E",
     )]  # fmt: skip
 
 
@@ -180,7 +181,7 @@ class StepArguments(TypedDict, total=False):
         (),
         'patterns of parameters\' names ("encoder.*") that do not change; nor do those without requires_grad and those '
         "that the optimizer lacks.",
-        ("--freeze",), "With --train: parameters that stay: encoder.*", list[str] | None, "PATTERN",
+        ("--freeze",), "With --train: parameters that do not change: encoder.*", list[str] | None, "PATTERN",
     )]  # fmt: skip
     clip_norm: Annotated[float | None, Argument(
         None, "gradients are clipped to this norm over all; a step may be given another.",

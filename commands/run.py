@@ -73,7 +73,7 @@ def run_command(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run a package on inputs from files or on random ones; one for text on a prompt."""
+    """Run a package on inputs from files or on random ones, or a package for text on a prompt."""
     of_text = {
         "--image": image, "--draft": draft, "--chat": chat, "--temperature": temperature, "--top-k": top_k,
         "--top-p": top_p, "--min-p": min_p, "--repetition-penalty": repetition_penalty, "--stop": stop,
