@@ -277,6 +277,8 @@ _ARITHMETIC = (
     _row("sub", "fi", "same", "sub", _infix("-", _S), _infix("-", _S), arity=2),
     _row("mul", "fi", "same", "mul", _infix("*", _P), _infix("*", _P), arity=2),
     _row("mul_rn", "f", "same", "mul", _infix("*", _P), "libdevice.mul_rn", arity=2),  # is no part of an FMA on GPUs
+    # of numbers that 16 bits hold
+    _row("mul_words", "i", "same", "mul", "mul_words", _infix("*", _P), arity=2, types=("i32",)),
     _row("div", "f", "same", "true_divide", _infix("/", _P), "divided", arity=2),  # Triton's own is rounded otherwise
     _row(
         "floor_div",

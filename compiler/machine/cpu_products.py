@@ -72,7 +72,8 @@ class ConvFacts:
     of the columns of a panel that are multiplied for it. many: inputs from which a transposed convolution is a product.
     pixels: of a 1x1 in planes, which are packed as they come. product_bytes: of products that take more memory than the
     operand. group: channels of a group of a norm whose sums are added up for each of its channels again. unrolled_taps:
-    of a depthwise convolution of integers, in the loop over channels.
+    of a depthwise convolution of integers, in the loop over channels. integer_planes: channels of a map of integers in
+    planes that stays there, at most: vectors along so few channels are nearly empty.
     """
 
     nchw_inputs: int = 16
@@ -87,6 +88,7 @@ class ConvFacts:
     product_bytes: int = 32 << 20
     group: int = 256
     unrolled_taps: int = 64
+    integer_planes: int = 4
 
 
 BLOCKING, CONVOLUTIONS = BlockingFacts(), ConvFacts()

@@ -180,10 +180,17 @@ template <int Bits, bool Grouped> struct PackedRows {
   int64_t row_bytes() const { return quads_of_row * Dot::kLeft; }
 
   /* Puts so many quads, `step` bytes from one to the next, and adds their values to `total`; returns where they end. */
-  static char *put(char *to, const int8_t *a, int64_t count, int64_t step, RowSum &total) {
+  static MYCC_INLINE char *put(char *to, const int8_t *a, int64_t count, int64_t step, RowSum &total) {
+    vi32 many = total.many;
     int64_t q = 0;
     for (; q + quads::kTogether <= count; q += quads::kTogether, to += quads::kTogether * step)
-      quads::put_quads<Dot::kLeft>(to, a + 4 * q, step, total.many);
+      quads::put_quads<Dot::kLeft>(to, a + 4 * q, step, many);
+    if (q < count && q > 0) { /* the last ones, some of them again */
+      const int64_t again = q + quads::kTogether - count;
+      quads::put_quads<Dot::kLeft>(to - again * step, a + 4 * (q - again), step, many, again);
+      to += (count - q) * step, q = count;
+    }
+    total.many = many;
     for (; q < count; ++q, to += step) {
       uint32_t x;
       __builtin_memcpy(&x, a + 4 * q, 4);
@@ -194,17 +201,17 @@ template <int Bits, bool Grouped> struct PackedRows {
     return to;
   }
 
-  /* Copies a run of a patch; where it ends. */
-  static int8_t *copy(int8_t *to, const int8_t *from, int64_t run) {
-    int64_t i = 0;
-    for (; i + 8 <= run; i += 8) __builtin_memcpy(to + i, from + i, 8);
-    if (i < run && run >= 8) {
+  /* Copies a run of a patch; where it ends. Two copies overlap where a run is no whole number of them. */
+  static MYCC_INLINE int8_t *copy(int8_t *to, const int8_t *from, int64_t run) {
+    if (run >= 8) {
+      for (int64_t i = 0; i + 8 <= run; i += 8) __builtin_memcpy(to + i, from + i, 8);
       __builtin_memcpy(to + run - 8, from + run - 8, 8);
+    } else if (run >= 4) {
+      __builtin_memcpy(to, from, 4), __builtin_memcpy(to + run - 4, from + run - 4, 4);
+    } else if (run >= 2) {
+      __builtin_memcpy(to, from, 2), __builtin_memcpy(to + run - 2, from + run - 2, 2);
     } else {
-      for (; i < run; ++i) {
-        to[i] = from[i];
-        MYCC_KEEP_LOOP;
-      }
+      *to = *from;
     }
     return to + run;
   }

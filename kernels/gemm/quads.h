@@ -52,17 +52,7 @@ MYCC_INLINE vi32 splat_at(const char *a) {
 #if defined(MYCC_X86)
 typedef short x16 __attribute__((vector_size(W * 4)));
 typedef char x8 __attribute__((vector_size(W * 4)));
-/* Products of words, added in pairs. */
-MYCC_INLINE vi32 add_pairs(vi32 a, vi32 b) {
-#if defined(MYCC_AVX512)
-  return MYCC_PICK(__builtin_ia32_pmaddwd512_mask((x16)a, (x16)b, vi32{}, (short)-1),
-                   (vi32)_mm512_madd_epi16((__m512i)a, (__m512i)b));
-#elif defined(MYCC_AVX2)
-  return MYCC_PICK((vi32)__builtin_ia32_pmaddwd256((x16)a, (x16)b), (vi32)_mm256_madd_epi16((__m256i)a, (__m256i)b));
-#else
-  return MYCC_PICK((vi32)__builtin_ia32_pmaddwd128((x16)a, (x16)b), (vi32)_mm_madd_epi16((__m128i)a, (__m128i)b));
-#endif
-}
+using isa::add_pairs;
 /* Products of unsigned bytes with signed ones, added in pairs as words. */
 MYCC_INLINE words add_byte_pairs(vi32 u, vi32 s) {
 #if defined(MYCC_AVX512)
@@ -188,7 +178,8 @@ template <int Left> MYCC_INLINE void put_quad(char *to, uint32_t x) {
   }
 }
 
-/* kTogether quads at once, `step` bytes from one to the next; lanes of `sums` grow by their values. */
+/* kTogether quads at once, `step` bytes from one to the next; lanes of `sums` grow by their values, but for those of the
+ * first `known` quads. */
 #if defined(MYCC_AVX2) || defined(MYCC_AVX512)
 typedef char c16 __attribute__((vector_size(16)));
 typedef long long q4 __attribute__((vector_size(32)));
@@ -197,14 +188,16 @@ MYCC_INLINE void put_eight(char *to, long long bytes) { __builtin_memcpy(to, &by
 #else
 constexpr int kTogether = W / 4;
 #endif
-template <int Left> MYCC_INLINE void put_quads(char *to, const int8_t *a, int64_t step, vi32 &sums) {
+template <int Left> MYCC_INLINE void put_quads(char *to, const int8_t *a, int64_t step, vi32 &sums, int64_t known = 0) {
 #if defined(MYCC_AVX2) && !defined(MYCC_AVX512)
   if constexpr (Left == 8) {
     c16 v;
     __builtin_memcpy(&v, a, 16);
     const words wide = MYCC_PICK((words)__builtin_ia32_pmovsxbw256(v), (words)_mm256_cvtepi8_epi16((__m128i)v));
     const q4 even = (q4)__builtin_shufflevector(wide, wide, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-    sums += add_pairs((vi32)wide, splat((int32_t)0x00010001));
+    const words places = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+    const words counted = known ? wide & (places >= (int16_t)known) : wide;
+    sums += isa::add_pairs((vi32)counted, splat((int32_t)0x00010001));
     put_eight(to, even[0]), put_eight(to + step, even[1]), put_eight(to + 2 * step, even[2]), put_eight(to + 3 * step, even[3]);
     return;
   }
@@ -212,7 +205,10 @@ template <int Left> MYCC_INLINE void put_quads(char *to, const int8_t *a, int64_
   uint32_t x[kTogether];
   __builtin_memcpy(x, a, sizeof x);
   for (int i = 0; i < kTogether; ++i) put_quad<Left>(to + i * step, x[i]);
-  for (int i = 0; i < 4 * kTogether; i += W) sums += load(a + i);
+  for (int i = 0; i < 4 * kTogether; i += W) {
+    const vi32 values = load(a + i);
+    sums += known ? values & (vi32)(lane_numbers() + i >= (int32_t)(4 * known)) : values;
+  }
 }
 
 } // namespace quads

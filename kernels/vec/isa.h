@@ -56,6 +56,21 @@ MYCC_INLINE void stream_fence() {
 #endif
 }
 
+#if defined(MYCC_X86)
+/* Products of words of 16 bits, added in pairs. */
+MYCC_INLINE vi32 add_pairs(vi32 a, vi32 b) {
+  typedef short words __attribute__((vector_size(W * 4)));
+#if defined(MYCC_AVX512)
+  return MYCC_PICK(__builtin_ia32_pmaddwd512_mask((words)a, (words)b, vi32{}, (short)-1),
+                   (vi32)_mm512_madd_epi16((__m512i)a, (__m512i)b));
+#elif defined(MYCC_AVX2)
+  return MYCC_PICK((vi32)__builtin_ia32_pmaddwd256((words)a, (words)b), (vi32)_mm256_madd_epi16((__m256i)a, (__m256i)b));
+#else
+  return MYCC_PICK((vi32)__builtin_ia32_pmaddwd128((words)a, (words)b), (vi32)_mm_madd_epi16((__m128i)a, (__m128i)b));
+#endif
+}
+#endif
+
 /* Rounding modes of x86's round instructions, exceptions off. */
 enum { NEAREST = 8, FLOOR = 9, CEIL = 10, TRUNC = 11 };
 

@@ -299,6 +299,17 @@ MYCC_BITWISE(bit_or, |)
 MYCC_BITWISE(bit_xor, ^)
 #undef MYCC_BITWISE
 
+/* A product of numbers from -2^15 to 2^15 - 1: x86 multiplies words faster than it does numbers of 32 bits. */
+MYCC_INLINE vi32 mul_words(vi32 a, vi32 b) {
+#if defined(MYCC_X86)
+  return isa::add_pairs(a, b & 0xffff);
+#else
+  return a * b;
+#endif
+}
+MYCC_INLINE int32_t mul_words(int32_t a, int32_t b) { return a * b; }
+MYCC_MIXED(vi32, mul_words, vi32, int32_t)
+
 /* ---- logic of truth values; other types are compared with 0 first ---- */
 template <class A, class B> MYCC_INLINE auto logical_and(A a, B b) { return bit_and(to_bool(a), to_bool(b)); }
 template <class A, class B> MYCC_INLINE auto logical_or(A a, B b) { return bit_or(to_bool(a), to_bool(b)); }

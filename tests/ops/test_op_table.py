@@ -114,6 +114,8 @@ def draw_integers(op: ScalarOp, dtype: str, seed: int, place: int) -> np.ndarray
     n = COUNT
     if op.name == "pow" and place == 1:
         return rng.integers(0, 40, 4 * n).astype(NUMPY[dtype])
+    if op.name == "mul_words":
+        return rng.integers(-(2**15), 2**15, 4 * n).astype(NUMPY[dtype])
     if op.name.startswith("shift") and place == 1:
         return rng.integers(-3, info.bits + 3, 4 * n).astype(NUMPY[dtype])
     raw = rng.integers(info.min, info.max, n, dtype=NUMPY[dtype], endpoint=True)

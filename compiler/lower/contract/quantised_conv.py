@@ -97,7 +97,7 @@ def _by_channels(ctx: Context, x: Tensor, weight: ConstantRef, x_zero: int, geom
         for number_of, tap in enumerate(itertools.product(*map(range, kernel))):
             each = zip(i[2:], geometry.stride, tap, geometry.dilation, strict=True)
             left = cast(shown.at([*i[:2], *(o * s + t * d for o, s, t, d in each)]), "i32")
-            term = call("mul", left, Load(taps, i[1] + number_of * shape[1]))
+            term = call("mul_words", left, Load(taps, i[1] + number_of * shape[1]))
             total = term if total is None else call("add", total, term)
         assert total is not None
         return total
@@ -112,36 +112,99 @@ def _product_of_patches(
 
     A product for each group, or for some groups together, whose weight has zeros between them.
     """
-    builder, outputs = ctx.builder, weight.tensor.shape[0]
-    inner, zero = tuple(weight.tensor.shape[2:]), x_zero - RAISED[x.dtype]
-    kernel = inner if x.rank == len(inner) + 2 else (1, *inner)
+    outputs, zero = weight.tensor.shape[0], x_zero - RAISED[x.dtype]
+    kernel = (*(1 for _ in range(x.rank - weight.tensor.dim())), *weight.tensor.shape[2:])
+    lost = _zero_sums(ctx, weight, zero) if zero else None
+    if groups == 1 and _stays_in_planes(x, kernel, geometry):
+        runs = _patches_of_planes(ctx, x, zero, kernel, geometry)
+        return _products(ctx, x, runs, [_Block(weight.tensor.flatten(1), weight.target, 0)], outputs, lost, False)
+    together = next(n for n in range(1, groups + 1) if groups % n == 0 and (n == groups or _fills(outputs, groups, n)))
+    channels = weight.tensor.shape[1] * together
+    runs = _patches_of_pixels(ctx, x, zero, channels, kernel, geometry)
+    blocks = [_Block(weight.tensor, weight.target, 0)]
+    if groups > 1:
+        blocks = [
+            _Block(_block(weight.tensor, groups, together, i), f"{weight.target}_block{i}", i * channels)
+            for i in range(groups // together)
+        ]
+    return _products(ctx, x, runs, blocks, outputs, lost, True)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """A map in memory and the patches in it; sizes: of the outputs, without their channels."""
+
+    shown: Strided
+    patches: Patches
+    sizes: tuple[Index, ...]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The weight of some groups, its constant's name, and where their first channel lies in a pixel."""
+
+    weight: torch.Tensor
+    name: str
+    offset: int
+
+
+def _stays_in_planes(x: Tensor, kernel: Sequence[int], geometry: Geometry) -> bool:
+    """Whether patches are taken from planes: a map with few channels beside each other is slow to make."""
+    if x.dtype != "i8" or x.rank != 4 or x.strided is None or x.strided.strides[-1] != ONE:
+        return False
+    channels = x.shape[1].constant
+    few = channels is not None and channels <= CONVOLUTIONS.integer_planes
+    return few and kernel[-1] > 1 and geometry.dilation[-1] == 1
+
+
+def _patches_of_planes(ctx: Context, x: Tensor, zero: int, kernel: Sequence[int], geometry: Geometry) -> _Runs:
+    """Windows of x [b, c, h, w]: values of k go over channels, lines and then pixels."""
+    shown = x
+    if any(map(any, geometry.sides)):
+        shown = _bordered(ctx, x, zero, ((0, 0), (0, 0), *geometry.sides), range(x.rank))
+    assert shown.strided is not None
+    image, plane, *steps = shown.strided.strides
+    sizes = geometry.outputs(shown.shape[2:], kernel)
+    rows = Digits((x.shape[0], *sizes), (image, *(n * s for n, s in zip(steps, geometry.stride, strict=True))))
+    taps = Digits((x.shape[1], as_index(kernel[0])), (plane, steps[0] * geometry.dilation[0]))
+    return _Runs(shown.strided, Patches(rows, taps, kernel[1]), sizes)
+
+
+def _patches_of_pixels(
+    ctx: Context, x: Tensor, zero: int, channels: int, kernel: Sequence[int], geometry: Geometry
+) -> _Runs:
+    """Windows of x, channels last, of so many of its channels: values of k go over pixels and then channels."""
     shown = _bytes(ctx, x, zero, geometry.sides)
     assert shown.strided is not None
     image, _, *steps = shown.strided.strides
     sizes = geometry.outputs(shown.shape[2:], kernel)
     rows = Digits((x.shape[0], *sizes), (image, *(n * s for n, s in zip(steps, geometry.stride, strict=True))))
-    together = next(n for n in range(1, groups + 1) if groups % n == 0 and (n == groups or _fills(outputs, groups, n)))
-    blocks, channels = groups // together, weight.tensor.shape[1] * together
     side_by_side = geometry.dilation[-1] == 1 and steps[-1] == as_index(channels)
-    runs = (*kernel[:-1], 1 if side_by_side else kernel[-1])
-    taps = Digits(tuple(map(as_index, runs)), tuple(n * d for n, d in zip(steps, geometry.dilation, strict=True)))
-    k = channels * math.prod(kernel)
-    how = Quantised(8, patches=Patches(rows, taps, k // math.prod(runs)))
+    taken = (*kernel[:-1], 1 if side_by_side else kernel[-1])
+    taps = Digits(tuple(map(as_index, taken)), tuple(n * d for n, d in zip(steps, geometry.dilation, strict=True)))
+    return _Runs(shown.strided, Patches(rows, taps, channels * math.prod(kernel) // math.prod(taken)), sizes)
+
+
+def _products(
+    ctx: Context, x: Tensor, runs: _Runs, blocks: Sequence[_Block], outputs: int, lost: Buffer | None, taps: bool
+) -> Tensor:
+    """Products of patches with the weights of blocks of outputs. lost: what is taken off. taps: as of LinePanels."""
+    builder, rows = ctx.builder, runs.patches.rows
     out = builder.temp((product(rows.extents), as_index(outputs)), "i32")
     assert out.strided is not None
-    lost = _zero_sums(ctx, weight, zero) if zero else None
-    for block in range(blocks):
-        own = weight.tensor if groups == 1 else _block(weight.tensor, groups, together, block)
-        name = weight.target if groups == 1 else f"{weight.target}_block{block}"
-        packed = builder.constant(name, own, LinePanels(8, k, taps=True))
-        m, n = builder.var(product(rows.extents), "m"), builder.var(as_index(outputs // blocks), "n")
-        acc, column = Acc(builder.fresh("acc"), "i32"), of(n) + block * (outputs // blocks)
+    each = outputs // len(blocks)
+    for number_of, block in enumerate(blocks):
+        k = math.prod(block.weight.shape[1:])
+        packed = builder.constant(block.name, block.weight, LinePanels(8, k, taps=taps))
+        m, n = builder.var(product(rows.extents), "m"), builder.var(as_index(each), "n")
+        acc, column = Acc(builder.fresh("acc"), "i32"), of(n) + number_of * each
         value: Expr = acc if lost is None else call("sub", acc, Load(lost, column))
         store = Store(out.strided.buffer, out.place([of(m), column]), value)
-        left = Operand(shown.strided.buffer, shown.strided.offset + block * channels, ())
+        left = Operand(runs.shown.buffer, runs.shown.offset + block.offset, ())
         right = Operand(packed, ZERO, ())
+        how = Quantised(8, patches=runs.patches)
         builder.add(Gemm((m, n), (store,), builder.origin, as_index(k), left, right, True, acc, quantised=how))
-    shape = (x.shape[0], as_index(outputs), *sizes)
+    shape = (x.shape[0], as_index(outputs), *runs.sizes)
     return Tensor(shape, "i32", Strided(out.strided.buffer, dense_strides(shape, channels_last(x.rank))))
 
 
