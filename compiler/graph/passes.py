@@ -25,7 +25,7 @@ from .complex.rewrite import complex_parts
 from .decompose.decompose import decompose
 from .decompose.float8 import float8_as_bytes
 from .fold.batch_norm import fold_batch_norm
-from .fold.constants import fold_constants
+from .fold.constants import fold_constants, fold_rounded_weights
 from .fold.padding import fold_padding
 from .recognize.activations import recognize_activations
 from .recognize.attention import recognize_attention
@@ -113,6 +113,8 @@ PASSES: tuple[GraphPass, ...] = (
     _row("known-values", known_values, needs="NORMAL", establishes="KNOWN", undoes="LIVE SIMPLE"),
     _row("dead-code", dead_code, establishes="LIVE"),
     # in front of the decompositions, which take apart what libraries say of integers
+    _row("round-weights", fold_rounded_weights, needs="NORMAL LIVE", undoes="LIVE"),
+    _row("dead-code", dead_code, establishes="LIVE"),
     _row("quantised-linears", quantised_linears, needs="NORMAL LIVE"),
     _row("float8-linears", float8_linears, needs="NORMAL LIVE"),
     _row("quantised-convs", quantised_convs, needs="NORMAL LIVE"),

@@ -293,16 +293,18 @@ def xnnpack(dynamic: bool) -> Any:
     return module.XNNPACKQuantizer().set_global(config)
 
 
+@pytest.mark.parametrize("fold", [True, False], ids=["integers", "floats"])
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("quantizer", [x86, xnnpack])
-def test_models_of_pt2e(quantizer: Callable[[bool], Any], dynamic: bool) -> None:
+def test_models_of_pt2e(quantizer: Callable[[bool], Any], dynamic: bool, fold: bool) -> None:
+    """fold: whether the model holds weights that are integers, or floats and the operators that round them."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     torch.manual_seed(0)
     x = torch.randn(2, 3, 12, 12)
     prepared = prepare_pt2e(torch.export.export(Convolutions().eval(), (x,)).module(), quantizer(dynamic))
     prepared(x)
-    graph = capture(torch.export.export(convert_pt2e(prepared), (x,)), (x,))
+    graph = capture(torch.export.export(convert_pt2e(prepared, fold_quantize=fold), (x,)), (x,))
     result = passed(graph)
     assert operators(result)["aten._int_mm"] == 1
     if not dynamic:

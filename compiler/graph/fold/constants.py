@@ -61,14 +61,35 @@ def fold_constants(work: Work) -> dict[str, int]:
             continue
         if not (_is_weight(node) or _is_inner(node, constant)):
             continue
-        tensor = _value(work, node, known)
-        folded = work.constant(f"folded_{node.name}", tensor.detach(), like=node, origin=_origin(work, node, {}))
-        folded.meta[INTEGERS] = _integers(work, node)
-        work.replace(node, folded)
+        _store(work, node, _value(work, node, known))
         count += 1
     scalars = sum(_scalar_operands(work, node) for node in work.graph.nodes)
     found = {"constants folded": count, "constants as numbers": scalars}
     return {k: v for k, v in found.items() if v}
+
+
+def _store(work: Work, node: Node, tensor: torch.Tensor) -> None:
+    """Puts a constant with this value in the place of a node."""
+    folded = work.constant(f"folded_{node.name}", tensor.detach(), like=node, origin=_origin(work, node, {}))
+    folded.meta[INTEGERS] = _integers(work, node)
+    work.replace(node, folded)
+
+
+#: operators that round floats to integers
+_ROUNDS = ("quantized_decomposed.quantize_per_", "torchao.quantize_affine")
+
+
+def fold_rounded_weights(work: Work) -> dict[str, int]:
+    """dequantize(quantize(w, s), s)     ->     dequantize(constant, s)             (torch rounds the constant w)
+
+    Quantisers leave weights like that, which the recognisers of quantised layers then find as integers. Needs NORMAL.
+    """
+    count = 0
+    for node in work.nodes():
+        if str(node.target).startswith(_ROUNDS) and (tensor := constant_value(work, node)) is not None:
+            _store(work, node, tensor)
+            count += 1
+    return {"weights rounded": count} if count else {}
 
 
 #: metadata of a folded constant: the type of the quantised weight that it was made from; None: there is none
