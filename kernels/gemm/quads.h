@@ -202,9 +202,12 @@ template <int Left> MYCC_INLINE void put_quads(char *to, const int8_t *a, int64_
     return;
   }
 #endif
-  uint32_t x[kTogether];
-  __builtin_memcpy(x, a, sizeof x);
-  for (int i = 0; i < kTogether; ++i) put_quad<Left>(to + i * step, x[i]);
+#pragma GCC unroll 8
+  for (int i = 0; i < kTogether; ++i) { /* an array of them would go through the stack */
+    uint32_t x;
+    __builtin_memcpy(&x, a + 4 * i, 4);
+    put_quad<Left>(to + i * step, x);
+  }
   for (int i = 0; i < 4 * kTogether; i += W) {
     const vi32 values = load(a + i);
     sums += known ? values & (vi32)(lane_numbers() + i >= (int32_t)(4 * known)) : values;
