@@ -20,6 +20,7 @@ from .canonicalize.dead_code import dead_code
 from .canonicalize.inline_regions import inline_regions
 from .canonicalize.known_values import known_values
 from .canonicalize.normalize import normalize
+from .canonicalize.rounded_clamps import merge_rounded_clamps
 from .canonicalize.simplify import simplify
 from .complex.rewrite import complex_parts
 from .decompose.decompose import decompose
@@ -127,6 +128,7 @@ PASSES: tuple[GraphPass, ...] = (
     _row("fold-batch-norm", fold_batch_norm, needs="NORMAL", establishes="NO_BATCH_NORM", undoes="LIVE"),
     _row("fold-constants", fold_constants, needs="NORMAL KEPT_ONLY", establishes="FOLDED", undoes="LIVE"),
     _row("simplify", simplify, needs="NORMAL", establishes="SIMPLE", undoes="LIVE UNIQUE"),
+    _row("rounded-clamps", merge_rounded_clamps, needs="NORMAL SIMPLE", undoes="LIVE UNIQUE"),
     # recognisers compare nodes by identity, and ask who else reads a node: equal ones must be one, dead ones gone
     _row("common-subexpressions", common_subexpressions, establishes="UNIQUE"),
     _row("dead-code", dead_code, establishes="LIVE"),

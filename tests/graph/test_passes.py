@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from .support import Dim, agrees, before_and_after, graph_of, operators, passed
 
 quantized = torch.ops.quantized_decomposed
+EIGHT = (0.01, 0, -127, 127, torch.int8)
 Golden = Callable[[str], None]
 B, S = Dim("batch", min=1, max=8), Dim("seq", min=1, max=60)
 EDGES = Dim("edges", min=2, max=60)
@@ -131,6 +132,10 @@ CASES: dict[str, tuple[Any, ...]] = {
     ),
     "decompose": (lambda m, x: F.glu(x, -1), (rand(2, 6),), ({0: B},), {}),
     "float8-as-bytes": (_eight_bits, (rand(2, 4),), ({0: B},), {"scale": rand(4).to(torch.float8_e5m2)}),
+    "round-weights": (
+        lambda m, x: F.linear(x, quantized.dequantize_per_tensor(
+            quantized.quantize_per_tensor(m.w, *EIGHT), *EIGHT)), (rand(2, 4),), ({0: B},), {"w": rand(6, 4)},
+    ),
     "quantised-linears": (
         lambda m, x: F.linear(_quantised(x), _dequantised(m, 1)) + F.linear(x, _dequantised(m, 2), m.b),
         (rand(2, 4),), ({0: B},), {**_integers(6, 4), "b": rand(6)},
@@ -155,6 +160,9 @@ CASES: dict[str, tuple[Any, ...]] = {
     "simplify": (
         lambda m, x: (x.reshape(6, 2).reshape(2, 6).unsqueeze(1).squeeze(1) * 1.0).permute(1, 0).permute(1, 0),
         (rand(3, 4),), None, {},
+    ),
+    "rounded-clamps": (
+        lambda m, x: torch.clamp(torch.round(F.relu6(x) * 40.0) - 128, -128, 127).to(torch.int8), (rand(3),), None, {}
     ),
     "common-subexpressions": (lambda m, x: torch.exp(x + 1) * torch.exp(x + 1), (rand(3),), None, {}),
     "fold-padding": (

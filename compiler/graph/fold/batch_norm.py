@@ -39,6 +39,7 @@ def fold_batch_norm(work: Work) -> dict[str, int]:
     """c = conv2d(x, w, b)                        c = conv2d(x, w * s, b * s + t)
        y = batch_norm(c, g, h, mean, var)   ->                          s = g / sqrt(var + eps), t = h - mean * s
        y = batch_norm(x, ...)               ->    y = x * s + t                        where no convolution is before it
+       y = batch_norm(x * constant[C, 1, 1], ...)    ->    y = x * (constant * s) + t
        y = conv2d(x, w, b) * constant[C, 1, 1]  ->    y = conv2d(x, w * constant, b * constant); likewise + constant
 
     In float64, rounded once to the weights' dtype. The product before is folded when nothing else reads it; its weight
@@ -161,8 +162,24 @@ def _fold_into_product(work: Work, product: Node, reader: Node, result: Node, sc
     return True
 
 
+def _behind_factor(work: Work, x: Node, reader: Node, scale: Scale) -> tuple[Node, Scale]:
+    """What x is a constant multiple of, by channels, that `reader` alone reads, with the scale of both."""
+    if not is_op(x, "mul") or not only_user(x, reader) or rank(x) < 2 or len(x.args) != 2:
+        return x, scale
+    source, factor = x.args
+    if not isinstance(source, Node) or not isinstance(factor, Node) or not is_constant(factor):
+        return x, scale
+    if not dtype(source) == dtype(factor) == dtype(x) or shape(source) != shape(x):
+        return x, scale
+    values = _per_channel(work, factor, x)
+    both = None if values is None else applied("aten.mul.Tensor", values, scale.scale)
+    if both is None or not bool(torch.isfinite(both.tensor).all()):
+        return x, scale
+    return source, Scale(both, scale.shift)
+
+
 def _as_scale(work: Work, node: Node, result: Node, scale: Scale) -> None:
-    x: Node = node.args[0]
+    x, scale = _behind_factor(work, node.args[0], node, scale)
     to = dtype(result)
     column = [-1] + [1] * (rank(x) - 2)
     as_column = [applied("aten.to.dtype", own, to) for own in (scale.scale, scale.shift)]
