@@ -28,11 +28,11 @@ def merge_rounded_clamps(work: Work) -> dict[str, int]:
 def _merge(work: Work, clamp: Node) -> bool:
     low, high = number(arg(clamp, 1, "min")), number(arg(clamp, 2, "max"))
     steps = _rounding(clamp)
-    inner = steps[0].args[0] if steps else None
-    own = _bounds(inner)
-    if low is None or high is None or own is None or not only_user(inner, steps[0]):
+    own = _bounds(steps[0].args[0]) if steps else None
+    if low is None or high is None or own is None or not only_user(steps[0].args[0], steps[0]):
         return False
-    found, source = inner.args[0], inner
+    inner = source = steps[0].args[0]
+    found = inner.args[0]
     for step in steps:
         found = work.call(step.target, (found, *step.args[1:]), step.kwargs, like=step, covers=[source, step])
         source = step
@@ -48,14 +48,16 @@ def _rounding(clamp: Node) -> list[Node]:
     steps: list[Node] = []
     node: Any = clamp.args[0]
     if is_op(node, "add", "sub") and number(node.args[1]) is not None and number(arg(node, 2, "alpha", 1)) == 1:
-        steps, node = [node], node.args[0]
+        steps.append(node)
+        node = node.args[0]
     if not is_op(node, "round") or len(node.args) > 1 or node.kwargs:
         return []
-    steps, node = [node, *steps], node.args[0]
+    steps.insert(0, node)
+    node = node.args[0]
     factor = number(node.args[1]) if is_op(node, "mul", "div") else None
     if factor is None or not 0 < factor < math.inf or node.kwargs:
         return []
-    steps = [node, *steps]
+    steps.insert(0, node)
     alone = all(only_user(before, behind) for before, behind in zip(steps, [*steps[1:], clamp], strict=True))
     return steps if alone else []
 
