@@ -220,3 +220,16 @@ def disagreement(sample: Sample, got: torch.Tensor, want: torch.Tensor, eager: t
         count = f"{int((~(error <= allowed)).sum())} of {got.numel()} values are off"
         return f"{count}, the worst {places} (allowed {allowed.flatten()[worst]:.3g})"
     return ""
+
+
+def transposed(x: torch.Tensor) -> torch.Tensor:
+    return x.transpose(-1, -2)
+
+
+def channels_last(x: torch.Tensor) -> torch.Tensor:
+    """Of a tensor whose last dimension are the channels."""
+    return x.permute(0, x.dim() - 1, *range(1, x.dim() - 1))
+
+
+def strided(x: torch.Tensor) -> torch.Tensor:
+    return x[..., 1::2]
