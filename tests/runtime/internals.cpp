@@ -1,4 +1,6 @@
 // internals.cpp: what lies behind the C API, made callable from the tests.
+#include <vector>
+
 #include "src/call/blocks.h"
 #include "src/package/json.h"
 #include "src/call/planner.h"
@@ -6,9 +8,12 @@
 
 extern "C" {
 
+// known: NULL: none is.
 int test_plan(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels, int64_t *offsets,
               int64_t *arena, int64_t *live, mycc::runtime::PlanOrder *known) {
-  return mycc::runtime::plan_memory(buffers, sizes, n, n_kernels, offsets, arena, live, known);
+  std::vector<int32_t> order(size_t(n) + 1);
+  mycc::runtime::PlanOrder none = {order.data(), 0, 0, 0};
+  return mycc::runtime::plan_memory(buffers, sizes, n, n_kernels, offsets, arena, live, known ? *known : none);
 }
 
 void *test_allocate_block(size_t bytes, size_t *pages) { return mycc::runtime::allocate_block(bytes, pages); }

@@ -188,7 +188,7 @@ int Call::plan_sizes(const Entry &entry, int32_t known, int64_t *offsets, int64_
     memcpy(order_, kept.order, bytes);
   }
   const int32_t searches = order.searches;
-  if (!plan_memory(code.buffers, sizes_, code.n_buffers, code.n_kernels, offsets, arena, live, &order))
+  if (!plan_memory(code.buffers, sizes_, code.n_buffers, code.n_kernels, offsets, arena, live, order))
     return out_of_memory(size_t(code.n_buffers) * 64);
   if (order.searches == searches) return MYCC_OK;
   Locked locked(model_.lock);

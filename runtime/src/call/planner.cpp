@@ -13,7 +13,7 @@ class Planner {
   Planner(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels)
       : buffers_(buffers), sizes_(sizes), n_(n), n_kernels_(n_kernels) {}
 
-  bool plan(int64_t *offsets, int64_t *arena, int64_t *live, PlanOrder *known) {
+  bool plan(int64_t *offsets, int64_t *arena, int64_t *live, PlanOrder &known) {
     order_ = region_.array<int32_t>(size_t(n_));
     placed_ = region_.array<int32_t>(size_t(n_));
     fullest_ = region_.array<int64_t>(size_t(n_));
@@ -21,10 +21,10 @@ class Planner {
     int64_t *sums = region_.array<int64_t>(size_t(n_kernels_) + 1);
     if (!order_ || !placed_ || !fullest_ || !trial_ || !sums) return false;
     *live = sum_live(sums);
-    if (known && known->searches > 0) {
-      memcpy(order_, known->order, size_t(n_) * sizeof(int32_t));
+    if (known.searches > 0) {
+      memcpy(order_, known.order, size_t(n_) * sizeof(int32_t));
       *arena = place(offsets);
-      if (as_good(*arena, *live, *known)) return true;
+      if (as_good(*arena, *live, known)) return true;
     }
     search(offsets, arena, *live, known);
     return true;
@@ -43,8 +43,8 @@ class Planner {
     return double(arena) <= double(live) * (wanted + kTolerance);
   }
 
-  void search(int64_t *offsets, int64_t *arena, int64_t live, PlanOrder *known) {
-    const int64_t most = known && known->searches >= kMaxSearches ? 1 : rounds();
+  void search(int64_t *offsets, int64_t *arena, int64_t live, PlanOrder &known) {
+    const int64_t most = known.searches >= kMaxSearches ? 1 : rounds();
     *arena = INT64_MAX;
     using Before = bool (Planner::*)(int32_t, int32_t) const;
     for (Before before : {&Planner::larger, &Planner::earlier, &Planner::fuller}) {
@@ -55,12 +55,12 @@ class Planner {
         if (size < *arena) {
           *arena = size;
           if (n_) memcpy(offsets, trial_, size_t(n_) * sizeof(int64_t));
-          if (n_ && known) memcpy(known->order, order_, size_t(n_) * sizeof(int32_t));
+          if (n_) memcpy(known.order, order_, size_t(n_) * sizeof(int32_t));
         }
         if (!raise_highest(trial_, size)) break;
       }
     }
-    if (known) known->arena = *arena, known->live = live, known->searches += 1;
+    known.arena = *arena, known.live = live, known.searches += 1;
   }
 
   // A round takes n * n steps.
@@ -150,7 +150,7 @@ class Planner {
 }  // namespace
 
 bool plan_memory(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels, int64_t *offsets,
-                 int64_t *arena, int64_t *live, PlanOrder *known) {
+                 int64_t *arena, int64_t *live, PlanOrder &known) {
   return Planner(buffers, sizes, n, n_kernels).plan(offsets, arena, live, known);
 }
 

@@ -11,7 +11,7 @@ namespace mycc::runtime {
 struct PlanOrder {
   int32_t *order;       // room for n numbers of buffers
   int64_t arena, live;  // of that plan
-  int32_t searches;     // until now; after many, each takes a single round
+  int32_t searches;     // until now, 0 at first; after many, each takes a single round
 };
 
 // Places n buffers so that those alive at the same time do not overlap. sizes: bytes, multiples of 64. Fills offsets
@@ -28,6 +28,6 @@ struct PlanOrder {
 // arena to its live bytes is at most 1/64 above the earlier ratio. An earlier ratio above 9/8 does not count for sizes
 // that take more than twice the memory.
 bool plan_memory(const mycc_buffer *buffers, const int64_t *sizes, int32_t n, int32_t n_kernels, int64_t *offsets,
-                 int64_t *arena, int64_t *live, PlanOrder *known = nullptr);
+                 int64_t *arena, int64_t *live, PlanOrder &known);
 
 }  // namespace mycc::runtime
