@@ -368,18 +368,29 @@ class Padded(nn.Module):
 
 @pytest.mark.parametrize(
     ("zero", "sides", "padding"),
-    [(7, (1, 1), [1, 2]), (7, (0, 1, 0, 1), [1, 2, 1, 2]), (0, (0, 0, 2, 0), [3, 1, 1, 1]), (300, (1, 1, 1, 1), None)],
+    [(7, (1, 1), [1, 2]), (7, (0, 1, 0, 1), [1, 2, 1, 2]), (0, (0, 0, 2, 0), [3, 1, 1, 1]), (0, (), [1, 1])],
 )
-def test_zeros_around_a_map_are_padding_of_the_integers(
-    zero: int, sides: tuple[int, ...], padding: list[int] | None
-) -> None:
-    """What computes the map may then write its integers, frame or no frame. None: zero is none of its integers."""
+def test_zeros_around_a_map_are_padding_of_the_integers(zero: int, sides: tuple[int, ...], padding: list[int]) -> None:
+    """What computes the map may then write its integers, frame or no frame."""
     model, x = Padded(zero, sides), torch.randn(1, 4, 7, 6)
     graph = capture(model, (x,))
     result = passed(graph)
     conv = next(n for n in result.module.graph.nodes if "int_conv" in str(n.target))
-    assert conv.args[4] == (padding or [1, 1])
-    assert ("aten.pad" in operators(result)) == (padding is None)
+    assert conv.args[4] == padding
+    assert "aten.pad" not in operators(result)
+    agrees(graph, result)
+
+
+@pytest.mark.parametrize(
+    "numbers", [(0.05, 300, 0, 255, torch.uint8), (2.0**-24, 0, -(2**30), 2**30, torch.int32)], ids=["zero", "int32"]
+)
+def test_integers_that_8_bits_do_not_hold_are_multiplied_as_floats(numbers: tuple[Any, ...]) -> None:
+    """No byte stands for the zero around the first map; sums of the second one would not fit into int32."""
+    model, x = Padded(0, (1, 1)), torch.randn(1, 4, 7, 6)
+    model.numbers = numbers
+    graph = capture(model, (x,))
+    result = passed(graph)
+    assert "mycc.int_conv" not in operators(result)
     agrees(graph, result)
 
 

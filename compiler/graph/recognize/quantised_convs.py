@@ -84,7 +84,7 @@ _ARGUMENTS: dict[int, tuple[str, Any]] = {
 
 def _in_integers(work: Work, node: Node, conv: _Convolution) -> Node | None:
     read = reading(conv.x)
-    if read is None or not read.whole or is_constant(read.values) or isinstance(read.zero, Node):
+    if read is None or not read.whole or is_constant(read.values) or not _is_8_bits(read):
         return None
     weight = quantised_weight(work, conv.weight)
     if weight is None or weight.scales is None or not weight.by_rows or weight.is_float8 or weight.columns > LONGEST:
@@ -101,6 +101,14 @@ def _in_integers(work: Work, node: Node, conv: _Convolution) -> Node | None:
     return y
 
 
+def _is_8_bits(read: Reading) -> bool:
+    """Whether values have 8 bits, as has their zero point, a number: padding is made of it, and sums fit into int32."""
+    dtype = read.values.meta["val"].dtype
+    if dtype not in (torch.int8, torch.uint8) or isinstance(read.zero, Node):
+        return False
+    return torch.iinfo(dtype).min <= (read.zero or 0) <= torch.iinfo(dtype).max
+
+
 #: operators that take each element alone: with numbers beside the tensor, all that activations are rounded by
 _ELEMENTWISE = {
     "aten.mul.Tensor", "aten.div.Tensor", "aten.round.default", "aten.add.Tensor", "aten.sub.Tensor",
@@ -115,7 +123,7 @@ def _unpadded(work: Work, node: Node, read: Reading, conv: _Convolution) -> tupl
     pad = chain[0].args[0] if chain else None
     sides = zero_padding(pad) if is_op(pad, "pad", "constant_pad_nd") else None
     zero, dims = read.zero if isinstance(read.zero, int) else 0, rank(node) - 2
-    if pad is None or sides is None or min(sides) < 0 or len(sides) > 2 * dims or not only_user(read.values, conv.x):
+    if pad is None or sides is None or min(sides, default=0) < 0 or len(sides) > 2 * dims or not only_user(read.values, conv.x):
         return read.values, _numbers(conv.padding)
     if _at_zero(pad, chain) != zero:
         return read.values, _numbers(conv.padding)
