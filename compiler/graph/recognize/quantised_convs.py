@@ -123,9 +123,9 @@ def _unpadded(work: Work, node: Node, read: Reading, conv: _Convolution) -> tupl
     pad = chain[0].args[0] if chain else None
     sides = zero_padding(pad) if is_op(pad, "pad", "constant_pad_nd") else None
     zero, dims = read.zero if isinstance(read.zero, int) else 0, rank(node) - 2
-    if pad is None or sides is None or min(sides, default=0) < 0 or len(sides) > 2 * dims or not only_user(read.values, conv.x):
+    if pad is None or sides is None or min(sides, default=0) < 0 or len(sides) > 2 * dims:
         return read.values, _numbers(conv.padding)
-    if _at_zero(pad, chain) != zero:
+    if not only_user(read.values, conv.x) or _at_zero(pad, chain) != zero:
         return read.values, _numbers(conv.padding)
     inner = pad.args[0]
     for each in chain:
