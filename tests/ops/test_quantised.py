@@ -237,3 +237,32 @@ def test_layers_of_one_shape_keep_their_own_weights(tmp_path: Path) -> None:
     ao.quantize_(model, ao.Int8WeightOnlyConfig())
     package = mycc.load(mycc.compile(model, (x,), out=tmp_path / "m.pkg"))
     torch.testing.assert_close(package(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+class Shared(nn.Module):
+    """Weights that two layers read in different ways, and a buffer named as a compiler might name sums of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("w", torch.randint(-128, 128, (20, 64), dtype=torch.int8))
+        self.register_buffer("halves", torch.rand(20, 2))
+        self.register_buffer("quarters", torch.rand(20, 4))
+        self.register_buffer("v", torch.randint(-128, 128, (8, 2, 3, 3), dtype=torch.int8))
+        self.register_buffer("v_zero5", torch.arange(8, dtype=torch.int32))
+
+    def forward(self, a: Tensor, zeros: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        added = x[:, 0, 0, :] + self.v_zero5
+        maps = [ops.int_conv(x[:, : 2 * g], self.v, 5, [1, 1], [1, 1], [1, 1], g) for g in (1, 2, 4)]
+        scaled = [
+            ops.grouped_int_mm(a, zeros, self.w, s, None, 8, 64 // s.shape[1]) for s in (self.halves, self.quarters)
+        ]
+        return (added, *maps, *scaled)
+
+
+def test_constants_that_follow_from_one_weight_are_told_apart(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Shared().eval()
+    given = (operands(5)[1][:, :64], operands(5)[2], torch.randint(-128, 128, (2, 8, 5, 8), dtype=torch.int8))
+    package = mycc.load(mycc.compile(model, given, out=tmp_path / "m.pkg", verify=False))
+    for got, want in zip(package(*given), model(*given), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-3)

@@ -164,12 +164,9 @@ def _column_sums(ctx: Context, bits: int, group: int, k: Index) -> Tensor:
     weight, scales, zeros = (ctx.constant(i) for i in (2, 3, 4))
     assert weight is not None
     assert scales is not None
-    target = f"{weight.target}_sums"
-    known = next((buffer for c, buffer in ctx.builder.constants.items() if c.target == target), None)
-    if known is None:
-        lows = None if zeros is None else zeros.tensor
-        real = quantised.dequantised(weight.tensor, scales.tensor, lows, bits, group, ctx.integer(k), torch.float64)
-        known = ctx.builder.constant(target, real.sum(1).float())
+    lows = None if zeros is None else zeros.tensor
+    real = quantised.dequantised(weight.tensor, scales.tensor, lows, bits, group, ctx.integer(k), torch.float64)
+    known = ctx.builder.derived(f"{weight.target}.sums", real.sum(1).float())
     return Tensor((known.size,), "f32", Strided(known, (ONE,)))
 
 

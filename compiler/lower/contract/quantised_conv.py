@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ def _by_channels(ctx: Context, x: Tensor, weight: ConstantRef, x_zero: int, geom
     """x [b, c, ...] with a window [c, 1, ...] for each channel -> int32 [b, c, ...], channels last in memory."""
     builder, kernel, zero = ctx.builder, weight.tensor.shape[2:], x_zero - RAISED[x.dtype]
     shown = _bytes(ctx, x, zero, geometry.sides)
-    taps = _derived(ctx, f"{weight.target}_taps", lambda: weight.tensor.flatten(1).t().to(torch.int32).contiguous())
+    taps = builder.derived(f"{weight.target}.taps", weight.tensor.flatten(1).t().to(torch.int32).contiguous())
     lost = _zero_sums(ctx, weight, zero) if zero else None
     shape = (*shown.shape[:2], *geometry.outputs(shown.shape[2:], kernel))
 
@@ -124,7 +124,7 @@ def _product_of_patches(
     blocks = [_Block(weight.tensor, weight.target, 0)]
     if groups > 1:
         blocks = [
-            _Block(_block(weight.tensor, groups, together, i), f"{weight.target}_block{i}", i * channels)
+            _Block(_block(weight.tensor, groups, together, i), f"{weight.target}.block{i}", i * channels)
             for i in range(groups // together)
         ]
     return _products(ctx, x, runs, blocks, outputs, lost, True)
@@ -273,11 +273,5 @@ def _lowered(x: Tensor, i: list[Index]) -> Expr:
 
 def _zero_sums(ctx: Context, weight: ConstantRef, zero: int) -> Buffer:
     """What the zero of the map adds to each output: a constant of its own, int32 [n]."""
-    target = f"{weight.target}_zero{'_' if zero < 0 else ''}{abs(zero)}"
-    return _derived(ctx, target, lambda: (weight.tensor.flatten(1).to(torch.int64).sum(1) * zero).to(torch.int32))
-
-
-def _derived(ctx: Context, target: str, make: Callable[[], torch.Tensor]) -> Buffer:
-    """A constant that follows from a weight, once."""
-    known = next((buffer for c, buffer in ctx.builder.constants.items() if c.target == target), None)
-    return known if known is not None else ctx.builder.constant(target, make())
+    target = f"{weight.target}.zero{'_' if zero < 0 else ''}{abs(zero)}"
+    return ctx.builder.derived(target, (weight.tensor.flatten(1).to(torch.int64).sum(1) * zero).to(torch.int32))

@@ -135,6 +135,14 @@ class Builder:
             )
         return self.constants[key]
 
+    def derived(self, target: str, tensor: torch.Tensor) -> Buffer:
+        """The buffer of a dense constant made from others: those of a name are one where their values are equal."""
+        for c, buffer in self.constants.items():
+            alike = c.target == target and isinstance(c.layout, Dense) and c.tensor.dtype == tensor.dtype
+            if alike and torch.equal(c.tensor, tensor):
+                return buffer
+        return self.constant(target, tensor)
+
     # sizes that the run finds --------------------------------------------------------------------------------------
     def finds(self, value: int | torch.SymInt) -> Size | None:
         """The size symbol that `value` is and that the run has yet to find; None for any other size."""

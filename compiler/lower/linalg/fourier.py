@@ -78,9 +78,8 @@ def _transform(
 
 def _constant(ctx: Context, name: str, values: NDArray[np.float64], dtype: str) -> Tensor:
     """A table; equal ones are one constant."""
-    builder, target, shape = ctx.builder, f"{name}_{dtype}", (as_index(len(values)),)
-    known = (buffer for constant, buffer in builder.constants.items() if constant.target == target)
-    buffer = next(known, None) or builder.constant(target, torch.from_numpy(values.copy()).to(to_torch(dtype)))
+    shape = (as_index(len(values)),)
+    buffer = ctx.builder.derived(f"{name}_{dtype}", torch.from_numpy(values.copy()).to(to_torch(dtype)))
     return Tensor(shape, dtype, Strided(buffer, dense_strides(shape)))
 
 
