@@ -77,7 +77,7 @@ def _reason(node: Node) -> str:
     if is_op(node, *_TRANSPOSED) or (is_op(node, "convolution") and node.args[6]):
         return "transposed convolutions have no kernels of integers"
     if is_op(node, "conv1d", "conv2d", "conv3d", "convolution"):
-        return "convolutions of integers take maps of 8 bits, and weights with a scale for each output and no zeros"
+        return "convolutions of integers take maps of 8 bits, and weights with a scale by output and no zero points"
     return "its scales are not those of rows or of groups in a row"
 
 
