@@ -272,8 +272,9 @@ int Scheduler::next_token(Request &request, const float *logits, int64_t token) 
       finish = MYCC_FINISH_LENGTH;
   }
   const mycc_token told = {request.id, finish == MYCC_FINISH_STOP ? -1 : token, finish, reused, logits};
+  if (!found_.push(told)) return out_of_memory(sizeof(mycc_token));  // the caller still has the request
   if (finish != MYCC_GOES_ON) drop(request);
-  return found_.push(told) ? int(MYCC_OK) : out_of_memory(sizeof(mycc_token));
+  return MYCC_OK;
 }
 
 // Ends a request, and gives back what it has.
