@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -293,9 +294,17 @@ def xnnpack(dynamic: bool) -> Any:
     return module.XNNPACKQuantizer().set_global(config)
 
 
-@pytest.mark.parametrize("fold", [True, False], ids=["integers", "floats"])
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("quantizer", [x86, xnnpack])
+def pt2e(quantizer: Callable[[bool], Any], dynamic: bool, fold: bool) -> Any:
+    """A case; one of them runs in `make test`."""
+    name = f"{quantizer.__name__}-{'dynamic' if dynamic else 'static'}-{'integers' if fold else 'floats'}"
+    quick = quantizer is x86 and not dynamic and not fold
+    return pytest.param(quantizer, dynamic, fold, id=name, marks=[] if quick else [pytest.mark.slow])
+
+
+PT2E = [pt2e(quantizer, *how) for quantizer in (x86, xnnpack) for how in itertools.product((False, True), repeat=2)]
+
+
+@pytest.mark.parametrize(("quantizer", "dynamic", "fold"), PT2E)
 def test_models_of_pt2e(quantizer: Callable[[bool], Any], dynamic: bool, fold: bool) -> None:
     """fold: whether the model holds weights that are integers, or floats and the operators that round them."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
