@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..chains import chain_of, value_behind
 from ..node import Node
 from ..patterns import arg, dtype, is_op, number, only_user
 from ..work import Work, aten
@@ -31,12 +32,9 @@ def _merge(work: Work, clamp: Node) -> bool:
     own = _bounds(steps[0].args[0]) if steps else None
     if low is None or high is None or own is None or not only_user(steps[0].args[0], steps[0]):
         return False
-    inner = source = steps[0].args[0]
-    found = inner.args[0]
-    for step in steps:
-        found = work.call(step.target, (found, *step.args[1:]), step.kwargs, like=step, covers=[source, step])
-        source = step
-    ends = [_at(steps, end, dtype(clamp)) for end in own]
+    inner = steps[0].args[0]
+    found = chain_of(work, steps, inner.args[0], inner)
+    ends = [value_behind(steps, end, dtype(clamp)) for end in own]
     bounds = max(low, ends[0]), min(high, ends[1])
     new = work.call(aten.clamp.default, (found, *bounds), like=clamp, val=clamp.meta["val"], covers=[inner, clamp])
     work.replace(clamp, new)
@@ -74,11 +72,3 @@ def _bounds(node: Any) -> tuple[float, float] | None:
     if ends[0] is None or ends[1] is None or not ends[0] <= ends[1]:
         return None
     return float(ends[0]), float(ends[1])
-
-
-def _at(steps: list[Node], value: float, to: torch.dtype) -> float:
-    """What the steps make of a number, in their own precision."""
-    found = torch.tensor(value, dtype=to)
-    for step in steps:
-        found = step.target(found, *step.args[1:], **step.kwargs)
-    return float(found)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ...model.operators import dequantize, quantised  # noqa: F401  # defines the operators
+from ..chains import chain_of, value_behind
 from ..fold.padding import zero_padding
 from ..node import Node
 from ..patterns import arg, is_constant, is_op, only_user, rank, shape
@@ -125,11 +125,9 @@ def _unpadded(work: Work, node: Node, read: Reading, conv: _Convolution) -> tupl
     zero, dims = read.zero if isinstance(read.zero, int) else 0, rank(node) - 2
     if pad is None or sides is None or min(sides, default=0) < 0 or len(sides) > 2 * dims:
         return read.values, _numbers(conv.padding)
-    if not only_user(read.values, conv.x) or _at_zero(pad, chain) != zero:
+    if not only_user(read.values, conv.x) or value_behind(chain, 0.0, pad.meta["val"].dtype) != zero:
         return read.values, _numbers(conv.padding)
-    inner = pad.args[0]
-    for each in chain:
-        inner = work.call(each.target, (inner, *each.args[1:]), each.kwargs, like=each, covers=[pad, each])
+    inner = chain_of(work, chain, pad.args[0], pad)
     total = list(conv.padding)
     for d in range(len(sides) // 2):
         before, behind = total[-1 - d]
@@ -151,14 +149,6 @@ def _rounds(node: Any) -> bool:
     if not isinstance(node, Node) or str(node.target) not in _ELEMENTWISE:
         return False
     return not any(isinstance(x, Node) for x in (*node.args[1:], *node.kwargs.values()))
-
-
-def _at_zero(pad: Node, chain: Sequence[Node]) -> int:
-    """The integer that stands for 0."""
-    value = torch.zeros((), dtype=pad.meta["val"].dtype)
-    for node in chain:
-        value = node.target(value, *node.args[1:], **node.kwargs)
-    return int(value)
 
 
 def _numbers(sides: list[tuple[int, int]]) -> list[int]:

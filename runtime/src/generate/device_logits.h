@@ -19,7 +19,7 @@ class DeviceLogits {
   cuda::Stream stream() const { return stream_; }  // of all calls of a generator, so that they share one set of buffers
   int32_t device() const { return gpu_->device->number; }
 
-  // Aligned to kAlignment bytes: that of a piece, or of all rows of a step.
+  // Aligned as an output on a GPU has to be: the logits of a piece, or of all rows of a step.
   float *piece(int64_t i) const { return at(i * stride_); }
   float *step() const { return at(texts_ * stride_); }
   // Whether the pieces lie one behind the other.

@@ -112,8 +112,9 @@ int Scheduler::step() {
       return out_of_memory(sizeof(Request *));
   if (batch.size())
     if (int status = decode(batch)) return status;
-  if (int status = read_pieces()) return status;
-  return take_tokens();
+  const int status = read_pieces();
+  const int taken = take_tokens();  // also of the calls before one that found no memory
+  return status ? status : taken;
 }
 
 int Scheduler::read_pieces() {
@@ -141,9 +142,12 @@ int Scheduler::read(Request &request, int64_t most, int32_t piece) {
   if (one) count = 1;
   if (!grow(request, request.read + count)) return MYCC_OK;
   const bool last = count == request.left(), kept = program_.chooses() && (!last || request.greedy());
-  float *logits = kept ? nullptr : program_.logits_of(false);
-  if (!kept && !logits) return out_of_memory(size_t(program_.texts * program_.vocabulary) * sizeof(float));
-  if (!kept) logits += piece * program_.vocabulary;
+  float *logits = nullptr;
+  if (!kept) {
+    logits = program_.logits_of(false);
+    if (!logits) return out_of_memory(size_t(program_.texts * program_.vocabulary) * sizeof(float));
+    logits += piece * program_.vocabulary;
+  }
   const int64_t *tokens = request.tokens.begin() + request.read;
   const int64_t place = int64_t(awaited_pieces_.size());  // logits that nobody needs are overwritten there
   if (int status = program_.read(tokens, count, request.read, request.blocks.begin(), request.blocks.size(), one, logits,
@@ -152,7 +156,7 @@ int Scheduler::read(Request &request, int64_t most, int32_t piece) {
   was_read(request, count);
   read_ += count;
   if (!last) return MYCC_OK;
-  if (kept) return awaited_pieces_.push(self) ? int(MYCC_OK) : out_of_memory(sizeof(self));
+  if (kept) return awaited_pieces_.push(self) ? int(MYCC_OK) : broken(out_of_memory(sizeof(self)), &self, 1);
   const int status = next_token(request, logits, kNotChosen);
   return status ? broken(status, &self, 1) : int(MYCC_OK);
 }
@@ -290,6 +294,7 @@ void Scheduler::drop(Request &request) {
 // A call failed: what the cache holds is worth nothing. The requests of the call end; the others are read again.
 int Scheduler::broken(int status, Request *const *of_call, size_t count) {
   broken_ = true;
+  awaited_pieces_.clear(), awaited_rows_.clear();  // they are read again
   for (Request *request : requests_)
     if (request->blocks.size()) preempt(*request);
   pool_.forget_all();
