@@ -80,7 +80,11 @@ def _options() -> argparse.Namespace:
         help="dynamic dimensions of packages, both by default",
     )
     parser.add_argument("--mode", default="reduce-overhead", help="of mycc.compile")
-    parser.add_argument("--peers", default=PEERS, help="eager, graph, compile[:MODE], with commas between")
+    parser.add_argument(
+        "--peers",
+        default=PEERS,
+        help="eager, graph, compile[:MODE], package:DIR (packages of another version), with commas between",
+    )
     parser.add_argument("--set", action="append", default=[], help="an option of mycc.compile, as in schedule.fuse=no")
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--jobs", type=int, default=8, help="processes that become ready at once")

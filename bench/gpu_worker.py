@@ -30,7 +30,8 @@ class Task:
     """What a worker measures.
 
     Attributes:
-        peer: "mycc", "eager", "graph", "compile" or "compile:MODE".
+        peer: "mycc", "eager", "graph", "compile" or "compile:MODE"; "package:DIR" is the package of this task in
+            another folder, as an older version built it.
         model: name in bench/zoo.py.
         dynamic: dynamic dimensions of the package, "batch,sequence" or a part of it.
         mode, target, options: of mycc.compile.
@@ -53,7 +54,12 @@ class Task:
     @property
     def package(self) -> Path:
         form = f"-dynamic-{self.dynamic.replace(',', '-')}" if self.dynamic else ""
-        return Path(self.folder) / f"{self.model}-{self.batch}-{self.sequence}-{self.dtype}{form}.pkg"
+        folder = self.peer.partition(":")[2] if self.peer.startswith("package:") else self.folder
+        return Path(folder) / f"{self.model}-{self.batch}-{self.sequence}-{self.dtype}{form}.pkg"
+
+    @property
+    def of_mycc(self) -> bool:
+        return self.peer == "mycc" or self.peer.startswith("package:")
 
 
 def main() -> None:
@@ -95,7 +101,7 @@ def _prepare(task: Task) -> tuple[Callable[[], Any], tuple[Any, ...], dict[str, 
     wanted = module.double()(*(x.double() if x.is_floating_point() else x for x in given))
     module.to(dtype)
     result["eager_error"] = _error(eager, wanted)
-    if task.model in CHANNELS_LAST and task.peer != "mycc":
+    if task.model in CHANNELS_LAST and not task.of_mycc:
         module = module.to(memory_format=torch.channels_last)
         given = tuple(x.to(memory_format=torch.channels_last) for x in given)
     call = _callable(task, module, given, result)
@@ -130,7 +136,7 @@ def _dynamic(model: Any, wanted: str) -> Any:
 def _callable(task: Task, module: Any, given: tuple[Any, ...], result: dict[str, Any]) -> Callable[[], Any]:
     """What is measured, called until it has compiled."""
     start = time.perf_counter()
-    if task.peer == "mycc":
+    if task.of_mycc:
         import mycc
 
         loaded = mycc.load(task.package)

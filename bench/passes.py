@@ -1,36 +1,47 @@
 """What each optional pass of the schedule is worth: cases with the pass beside the same without it, in one run.
 
     python bench/passes.py [--only loops,convolutions,blocks,models] [--passes inline,fuse-rows] [--threads 1] [--list]
-                           [--quick]
+                           [--quick] [--jobs 2] [--side 1] [--json rows.json]
 
-Every case is compiled once with all passes and once for each pass without it (`--set schedule.off=NAME`). Cases whose
-kernels have the same source either way are not timed: the pass does nothing there. The others are timed in turns; a
-ratio is the median time without the pass over the median with it, so that 1.10 says that the pass saves a tenth.
+Every case is scheduled once with all passes and once for each pass without it (`--set schedule.off=NAME`). Where the
+kernels or their plans differ, both packages are built and, unless their sources are the same, timed in turns; a ratio is
+the median time without the pass over the median with it, so that 1.10 says that the pass saves a tenth.
 A pass is kept where it moves a model or a block by 2 %, or a loop or a convolution by 10 %; the last lines name those
 that move none so far on this machine. `--list` shows which cases each pass changes, and times none. `--quick` takes the
-first two cases of each kind, to see that all runs.
+first two cases of each kind, to see that all runs. `--jobs` cases are built at once, and then `--side` cases are timed
+at once, each on processors of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import os
 import statistics
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import mycc
 import torch
 from cases import KINDS, QUICK, Case, cases
+from forked import forked
+from mycc.compiler.lower.core.driver import Lowered
+from mycc.compiler.observe import Observer
+from mycc.compiler.options import ScheduleOptions
+from mycc.compiler.schedule import schedule
 from mycc.compiler.schedule.passes import CPU_PASSES
 from mycc.compiler.schedule.planning import CPU_PLANNING, OPTIONAL
 
 ROUNDS = 9
 #: a ratio from which a pass is worth its lines, for each kind of case
 WORTH = {"loops": 1.10, "convolutions": 1.10, "blocks": 1.02, "models": 1.02}
+WHOLE = "with all"
 
 
 def optional_passes() -> tuple[str, ...]:
@@ -39,13 +50,49 @@ def optional_passes() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*rewrites, *(p.name for p in CPU_PLANNING if p.name in OPTIONAL)]))
 
 
-def compiled(case: Case, off: str, out: Path) -> str:
-    """Compiles a case without a pass ("": with all) and returns the sources of its kernels."""
+@dataclass(frozen=True)
+class Row:
+    """A case that a pass changes. ratio: of the times without and with it; 1.0 where none was measured."""
+
+    kind: str
+    case: str
+    name: str
+    ratio: float
+
+    def __str__(self) -> str:
+        return f"{self.kind:13} {self.case:32} without {self.name:28} {self.ratio:.3f}"
+
+
+class _Lowered(Observer):
+    """Keeps what lowering made."""
+
+    programs: Sequence[Lowered] = ()
+
+    def stage_finished(self, name: str, seconds: float, summary: str, value: object) -> None:
+        if name == "lower":
+            assert isinstance(value, list)
+            self.programs = value
+
+
+def build(case: Case, off: str, out: Path, observer: Observer | None = None) -> None:
+    """Compiles a case without a pass ("": with all), in this process alone."""
     options = {"schedule.off": off} if off else {}
-    mycc.compile(case.module, case.inputs, out=out, verify=False, options=options)
-    with zipfile.ZipFile(out) as package:
-        names = sorted(n for n in package.namelist() if n.startswith("src/") and "/kernels_" in n)
-        return "".join(package.read(n).decode() for n in names)
+    mycc.compile(case.module, case.inputs, out=out, verify=False, options=options, jobs=1, progress=observer)
+
+
+def changing(case: Case, passes: Sequence[str], whole: Path) -> list[str]:
+    """Builds the case with all passes; those without which its kernels or their plans are others."""
+    seen = _Lowered()
+    build(case, "", whole, seen)
+    programs = [entry.program for entry in seen.programs]
+    before = [str(schedule(program)) for program in programs]
+    return [p for p in passes if [str(schedule(q, ScheduleOptions(off=(p,)))) for q in programs] != before]
+
+
+def sources(package: Path) -> str:
+    with zipfile.ZipFile(package) as archive:
+        names = sorted(n for n in archive.namelist() if n.startswith("src/") and "/kernels_" in n)
+        return "".join(archive.read(n).decode() for n in names)
 
 
 def seconds(entry: Any, inputs: Sequence[Any], runs: int) -> float:
@@ -65,29 +112,69 @@ def ratio(case: Case, with_it: Path, without: Path, threads: int) -> float:
     return statistics.median(spent[1]) / statistics.median(spent[0])
 
 
-def measure(case: Case, passes: Sequence[str], folder: Path, threads: int, timed: bool) -> Iterator[tuple[str, float]]:
-    """For each pass that changes the case its ratio; 1.0 where none is timed."""
-    whole = folder / "with.pkg"
-    before = compiled(case, "", whole)
-    for name in passes:
-        without = folder / "without.pkg"
-        if compiled(case, name, without) != before:
-            yield name, ratio(case, whole, without, threads) if timed else 1.0
+class Run:
+    """The cases of a run, built and then timed, in processes of their own."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options = options
+        self.folder = folder
+        self.passes = options.passes.split(",")
+
+    def cases(self) -> Iterator[Case]:
+        for kind in self.options.only.split(","):
+            yield from cases(kind, self.options.case, self.options.quick)
+
+    def package(self, case: Case, name: str) -> Path:
+        return self.folder / f"{case.kind}-{case.name}-{name}.pkg".replace("/", "_").replace(" ", "_")
+
+    def changed(self) -> dict[tuple[str, str], list[str]]:
+        """The passes that change each case, by its kind and name; builds the cases with all passes."""
+        found = {}
+        tasks = (
+            ((c.kind, c.name), partial(changing, c, self.passes, self.package(c, WHOLE))) for c in self.cases()
+        )  # fmt: skip
+        for key, names in forked(tasks, self.options.jobs):
+            found[key] = names
+        return found
+
+    def build(self, changed: dict[tuple[str, str], list[str]]) -> None:
+        """Builds the changed cases without the passes that change them."""
+        tasks = (
+            ((c.kind, c.name, name), partial(build, c, name, self.package(c, name)))
+            for c in self.cases()
+            for name in changed.get((c.kind, c.name), ())
+        )
+        for _ in forked(tasks, self.options.jobs):
+            pass
+
+    def timed(self, changed: dict[tuple[str, str], list[str]]) -> Iterator[Row]:
+        """Times the packages whose sources differ."""
+        tasks = (
+            ((c.kind, c.name, name), partial(ratio, c, whole, without, self.options.threads))
+            for c in self.cases()
+            for name in changed.get((c.kind, c.name), ())
+            if (without := self.package(c, name)).exists() and (whole := self.package(c, WHOLE)).exists()
+            if sources(without) != sources(whole)
+        )
+        for (kind, case, name), found in forked(tasks, self.options.side, self.options.threads):
+            yield Row(kind, case, name, found)
 
 
-def summary(found: dict[str, list[tuple[Case, float]]], timed: bool) -> Iterator[str]:
-    for name, rows in sorted(found.items()):
-        by_kind = {kind: [r for c, r in rows if c.kind == kind] for kind in KINDS}
+def summary(rows: Sequence[Row], passes: Sequence[str], timed: bool) -> Iterator[str]:
+    idle = []
+    for name in sorted(passes):
+        own = [row for row in rows if row.name == name]
+        by_kind = {kind: [row.ratio for row in own if row.kind == kind] for kind in KINDS}
         parts = [
             f"{kind} {len(ratios)}: {statistics.geometric_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
             for kind, ratios in by_kind.items()
             if ratios
         ]
         yield f"{name:28} {'; '.join(parts) or 'changes nothing'}"
-    if not timed:
-        return
-    idle = [name for name, rows in found.items() if all(r < WORTH[c.kind] for c, r in rows)]
-    yield f"worth nothing on these cases: {', '.join(sorted(idle)) or 'none'}"
+        if all(row.ratio < WORTH[row.kind] for row in own):
+            idle.append(name)
+    if timed:
+        yield f"worth nothing on these cases: {', '.join(idle) or 'none'}"
 
 
 def main() -> None:
@@ -98,19 +185,26 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--quick", action="store_true", help=f"the first {QUICK} cases of each kind")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="cases that are built at once")
+    parser.add_argument("--side", type=int, default=1, help="cases that are timed at once")
+    parser.add_argument("--json", type=Path, help="a file for the rows")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    passes = options.passes.split(",")
-    found: dict[str, list[tuple[Case, float]]] = {name: [] for name in passes}
+    torch.set_num_threads(1)  # processes are forked
     with tempfile.TemporaryDirectory(prefix="mycc-passes-") as folder, torch.inference_mode():
-        for kind in options.only.split(","):
-            for case in cases(kind, options.case, options.quick):
-                for name, r in measure(case, passes, Path(folder), options.threads, not options.list):
-                    found[name].append((case, r))
-                    print(
-                        f"{kind:13} {case.name:32} without {name:28} {'' if options.list else f'{r:.3f}'}", flush=True
-                    )
-    print("\n".join(summary(found, not options.list)))
+        run = Run(options, Path(folder))
+        changed = run.changed()
+        if options.list:
+            rows = [Row(kind, case, name, 1.0) for (kind, case), names in changed.items() for name in names]
+            print("\n".join(map(str, rows)))
+        else:
+            run.build(changed)
+            rows = []
+            for row in run.timed(changed):
+                print(row, flush=True)
+                rows.append(row)
+                if options.json:
+                    options.json.write_text(json.dumps([vars(r) for r in rows], indent=1), encoding="utf-8")
+    print("\n".join(summary(rows, run.passes, not options.list)))
 
 
 if __name__ == "__main__":
