@@ -1,4 +1,4 @@
-"""The cases of scripts that compare packages: loops, convolutions, blocks, models and decode steps, as torch modules.
+"""The cases of scripts that compare packages: loops, views, convolutions, blocks, models and decode steps, as torch modules.
 
 It needs no part of the compiler, so that an older version of mycc can build the same cases.
 """
@@ -12,19 +12,22 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import convolutions
+import torch
 import zoo
 from choice_forms import choices
 from loop_forms import Function, forms
 from reduction_forms import reductions
 from torch import nn
+from view_forms import IMAGES, OF_IMAGES, OF_SIGNALS, SIGNALS, Operator, View
 
 __all__ = ["KINDS", "QUICK", "Case", "cases"]
 
-MEGABYTES = 16  # of a large operand of a loop
+MEGABYTES = 64  # of a large operand of a loop: more than the caches of a core
 CONVOLUTIONS = 60  # of them, drawn at random
 QUICK = 2  # cases of each kind
 
@@ -42,6 +45,19 @@ class Case:
 def loops() -> Iterator[Case]:
     for form in (*forms(MEGABYTES), *reductions(MEGABYTES), *choices(MEGABYTES)):
         yield Case("loops", form.name, Function(form.function), form.inputs)
+
+
+def views() -> Iterator[Case]:
+    """Operators behind views of their operand, each of which lies in a cache."""
+    for kind, shapes, operators in (("signal", SIGNALS, OF_SIGNALS), ("image", IMAGES, OF_IMAGES)):
+        for view, (name, operator) in itertools.product(shapes, operators.items()):
+            x = torch.randn(view.shape)
+            inputs = ((x * 255).to(torch.uint8) if view.dtype == torch.uint8 else x,)
+            yield Case("views", f"{name}; {kind} {view.name}", Function(partial(_seen, operator, view)), inputs)
+
+
+def _seen(operator: Operator, view: View, x: torch.Tensor) -> Any:
+    return operator(view.view(x))
 
 
 def convolution_cases() -> Iterator[Case]:
@@ -66,6 +82,7 @@ def models() -> Iterator[Case]:
 
 KINDS: dict[str, Callable[[], Iterator[Case]]] = {
     "loops": loops,
+    "views": views,
     "convolutions": convolution_cases,
     "blocks": blocks,
     "models": models,

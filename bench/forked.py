@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -20,7 +21,7 @@ Value = TypeVar("Value")
 def forked(
     tasks: Iterable[tuple[Key, Callable[[], Value]]], at_once: int, processors: int = 0
 ) -> Iterator[tuple[Key, Value]]:
-    """The keys of tasks and what each returned, as they end; a task that raised is named on standard error and left out.
+    """Keys of tasks and what each returned, as they end. A task that raised is named on standard error, and left out.
 
     Args:
         tasks: taken one by one, so that an iterator may make the objects of a task when its turn comes.
@@ -43,18 +44,14 @@ def forked(
         yield from _ended(running, places)
 
 
-def _ended(
-    running: dict[Connection, tuple[Key, ForkProcess, int]], places: list[int]
-) -> Iterator[tuple[Key, Value]]:
+def _ended(running: dict[Connection, tuple[Key, ForkProcess, int]], places: list[int]) -> Iterator[tuple[Key, Value]]:
     """Waits for one process at least; what the processes that ended sent."""
     for receiver in wait(list(running)):
         assert isinstance(receiver, Connection)
         key, process, place = running.pop(receiver)
         places.append(place)
-        try:
+        with suppress(EOFError):
             yield key, receiver.recv()
-        except EOFError:
-            pass
         receiver.close()
         process.join()
 

@@ -1,15 +1,16 @@
 """What each optional pass of the schedule is worth: cases with the pass beside the same without it, in one run.
 
-    python bench/passes.py [--only loops,convolutions,blocks,models] [--passes inline,fuse-rows] [--threads 1] [--list]
-                           [--quick] [--jobs 2] [--side 1] [--json rows.json]
+    python bench/passes.py [--only loops,views,convolutions,blocks,models] [--passes inline,fuse-rows] [--threads 1] [--list]
+                           [--quick] [--jobs 2] [--side 1] [--json rows.json] [--known earlier.json]
 
 Every case is scheduled once with all passes and once for each pass without it (`--set schedule.off=NAME`). Where the
-kernels or their plans differ, both packages are built and, unless their sources are the same, timed in turns; a ratio is
-the median time without the pass over the median with it, so that 1.10 says that the pass saves a tenth.
-A pass is kept where it moves a model or a block by 2 %, or a loop or a convolution by 10 %; the last lines name those
+kernels or their plans differ, both packages are built and, unless their sources are the same, timed in turns. A ratio
+is the time without the pass over the time with it, the median of the turns: 1.10 says that the pass saves a tenth.
+A pass is kept where it moves a model or a block by 2 %, or a loop, a view or a convolution by 10 %; the last lines name those
 that move none so far on this machine. `--list` shows which cases each pass changes, and times none. `--quick` takes the
 first two cases of each kind, to see that all runs. `--jobs` cases are built at once, and then `--side` cases are timed
-at once, each on processors of its own.
+at once, each on processors of its own. `--known` takes the rows of an earlier run on the same machine into the summary,
+and leaves out the passes that were worth their lines there.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from mycc.compiler.schedule import schedule
 from mycc.compiler.schedule.passes import CPU_PASSES
 from mycc.compiler.schedule.planning import CPU_PLANNING, OPTIONAL
 
-ROUNDS = 9
+ROUNDS = 15
 #: a ratio from which a pass is worth its lines, for each kind of case
-WORTH = {"loops": 1.10, "convolutions": 1.10, "blocks": 1.02, "models": 1.02}
+WORTH = {"loops": 1.10, "views": 1.10, "convolutions": 1.10, "blocks": 1.02, "models": 1.02}
 WHOLE = "with all"
 
 
@@ -101,7 +102,7 @@ def seconds(entry: Any, inputs: Sequence[Any], runs: int) -> float:
 
 
 def ratio(case: Case, with_it: Path, without: Path, threads: int) -> float:
-    """The time without the pass over the time with it: medians of rounds in turns."""
+    """The time without the pass over the time with it: the median of turns, each of which runs both."""
     pair = [mycc.load(p, threads=threads).entry("forward") for p in (with_it, without)]
     once = max(seconds(pair[0], case.inputs, 2), 1e-6)
     runs = max(3, min(200, math.ceil(0.02 / once)))
@@ -109,16 +110,16 @@ def ratio(case: Case, with_it: Path, without: Path, threads: int) -> float:
     for turn in range(ROUNDS):
         for i in (0, 1) if turn % 2 else (1, 0):
             spent[i].append(seconds(pair[i], case.inputs, runs))
-    return statistics.median(spent[1]) / statistics.median(spent[0])
+    return statistics.median(without / with_all for with_all, without in zip(*spent, strict=True))
 
 
 class Run:
     """The cases of a run, built and then timed, in processes of their own."""
 
-    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+    def __init__(self, options: argparse.Namespace, folder: Path, known: Sequence[Row]) -> None:
         self.options = options
         self.folder = folder
-        self.passes = options.passes.split(",")
+        self.passes = [name for name in options.passes.split(",") if name not in proved(known)]
 
     def cases(self) -> Iterator[Case]:
         for kind in self.options.only.split(","):
@@ -160,8 +161,12 @@ class Run:
             yield Row(kind, case, name, found)
 
 
+def proved(rows: Sequence[Row]) -> set[str]:
+    """The passes that are worth their lines."""
+    return {row.name for row in rows if row.ratio >= WORTH[row.kind]}
+
+
 def summary(rows: Sequence[Row], passes: Sequence[str], timed: bool) -> Iterator[str]:
-    idle = []
     for name in sorted(passes):
         own = [row for row in rows if row.name == name]
         by_kind = {kind: [row.ratio for row in own if row.kind == kind] for kind in KINDS}
@@ -171,9 +176,8 @@ def summary(rows: Sequence[Row], passes: Sequence[str], timed: bool) -> Iterator
             if ratios
         ]
         yield f"{name:28} {'; '.join(parts) or 'changes nothing'}"
-        if all(row.ratio < WORTH[row.kind] for row in own):
-            idle.append(name)
     if timed:
+        idle = sorted(set(passes) - proved(rows))
         yield f"worth nothing on these cases: {', '.join(idle) or 'none'}"
 
 
@@ -188,23 +192,25 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="cases that are built at once")
     parser.add_argument("--side", type=int, default=1, help="cases that are timed at once")
     parser.add_argument("--json", type=Path, help="a file for the rows")
+    parser.add_argument("--known", type=Path, help="rows of an earlier run")
     options = parser.parse_args()
+    known = [Row(**row) for row in json.loads(options.known.read_text("utf-8"))] if options.known else []
     torch.set_num_threads(1)  # processes are forked
     with tempfile.TemporaryDirectory(prefix="mycc-passes-") as folder, torch.inference_mode():
-        run = Run(options, Path(folder))
+        run = Run(options, Path(folder), known)
         changed = run.changed()
         if options.list:
             rows = [Row(kind, case, name, 1.0) for (kind, case), names in changed.items() for name in names]
             print("\n".join(map(str, rows)))
         else:
             run.build(changed)
-            rows = []
+            rows = known
             for row in run.timed(changed):
                 print(row, flush=True)
                 rows.append(row)
                 if options.json:
                     options.json.write_text(json.dumps([vars(r) for r in rows], indent=1), encoding="utf-8")
-    print("\n".join(summary(rows, run.passes, not options.list)))
+    print("\n".join(summary(rows, options.passes.split(","), not options.list)))
 
 
 if __name__ == "__main__":

@@ -57,3 +57,32 @@ def sliding_cache() -> Block:
     rest = {"norm": nn.RMSNorm(512), "norm2": nn.RMSNorm(512), "rates": 10000.0 ** (-torch.arange(32) / 32)}
     caches = (torch.randn(1, 2, 256, 64), torch.randn(1, 2, 256, 64))
     return block(forward, (torch.randn(1, 1, 512), *caches, torch.tensor([700.0])), **linears, **rest)
+
+
+def paged_step() -> Block:
+    """A new token for each of 8 texts, 1024 seen before, whose keys and values lie in blocks of a cache."""
+
+    def seen(memory: Tensor, table: Tensor) -> Tensor:
+        return memory[table].transpose(2, 3).flatten(1, 2).transpose(1, 2)
+
+    def forward(m: Any, x: Tensor, keys: Tensor, values: Tensor, table: Tensor) -> Tensor:
+        q = heads(m.q(m.norm(x)), 12)
+        y = F.scaled_dot_product_attention(q, seen(keys, table), seen(values, table), enable_gqa=True)
+        return x + m.out(joined(y))
+
+    cache = (torch.randn(520, 4, 16, 64), torch.randn(520, 4, 16, 64))
+    table = torch.randperm(520)[:512].reshape(8, 64)
+    parts = {"norm": nn.RMSNorm(768), "q": nn.Linear(768, 768), "out": nn.Linear(768, 768)}
+    return block(forward, (torch.randn(8, 1, 768), *cache, table), **parts)
+
+
+def gated_step() -> Block:
+    """The gated feed forward of a token."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        y = m.norm(x)
+        return x + m.down(F.silu(m.gate(y)) * m.up(y))
+
+    sizes = {"gate": (768, 2048), "up": (768, 2048), "down": (2048, 768)}
+    linears = {n: nn.Linear(*s, bias=False) for n, s in sizes.items()}
+    return block(forward, (torch.randn(1, 1, 768),), norm=nn.RMSNorm(768), **linears)

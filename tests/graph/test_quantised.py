@@ -313,7 +313,10 @@ def test_models_of_pt2e(quantizer: Callable[[bool], Any], dynamic: bool, fold: b
     x = torch.randn(2, 3, 12, 12)
     prepared = prepare_pt2e(torch.export.export(Convolutions().eval(), (x,)).module(), quantizer(dynamic))
     prepared(x)
-    graph = capture(torch.export.export(convert_pt2e(prepared, fold_quantize=fold), (x,)), (x,))
+    converted = convert_pt2e(prepared, fold_quantize=fold)
+    if torch.__version__ < (2, 13) and not any("quantize" in str(node.target) for node in converted.graph.nodes):
+        pytest.skip(f"with torch {torch.__version__} torchao's quantizer marks no layer")
+    graph = capture(torch.export.export(converted, (x,)), (x,))
     result = passed(graph)
     assert operators(result)["aten._int_mm"] == 1
     if not dynamic:
