@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 import torch
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels
-from mycc.compiler.machine.targets import parse_targets
+from mycc.compiler.machine.targets import parse_targets, runs_here
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = "-std=c++17 -O2 -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -Wno-psabi".split()
@@ -55,6 +55,8 @@ def wanted(name: str, only: str) -> bool:
 def build(isa: str, source: Path) -> ctypes.CDLL:
     """The compiled benchmark library `source` for an ISA level, as targets call it without "cpu:"."""
     (target,) = parse_targets(f"cpu:{isa}")
+    if not runs_here(target):
+        raise SystemExit(f"this machine does not run {target.name}")
     with tempfile.TemporaryDirectory(prefix="mycc-bench-") as folder:
         (Path(folder) / "micro_kernels.h").write_text(render_micro_kernels(target.tiles))
         out = f"{folder}/bench.so"

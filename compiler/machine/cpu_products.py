@@ -91,4 +91,20 @@ class ConvFacts:
     integer_planes: int = 4
 
 
+@dataclass(frozen=True)
+class MatrixTileFacts:
+    """Tiles of sums that instructions multiply whole (docs/decisions/0131; Intel's Software Developer's Manual,
+    volume 1, chapter 18).
+
+    level: that has them. rows, columns: of four tiles of 16 rows by 16 int32 or float32, beside two of each operand.
+    from_rows: of a result; with fewer most of a tile would be empty, and weights are read once for all rows anyway.
+    """
+
+    level: str = "x86-64-v4+amx"
+    rows: int = 32
+    columns: int = 32
+    from_rows: int = 5
+
+
+MATRIX_TILES = MatrixTileFacts()
 BLOCKING, CONVOLUTIONS = BlockingFacts(), ConvFacts()

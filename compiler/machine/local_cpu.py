@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
 __all__ = ["available_cores", "cpu_flags", "machine"]
 
 _CPU_INFO = Path("/proc/cpuinfo")
+#: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): Documentation/arch/x86/xstate.rst of Linux
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+_AMX = frozenset({"amx_tile", "amx_int8", "amx_bf16"})
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -17,7 +21,10 @@ def machine() -> str:
 
 
 def cpu_flags(cpu_info: Path = _CPU_INFO) -> frozenset[str]:
-    """The features of the first CPU, as the kernel calls them; empty when the kernel does not say."""
+    """The features of the first CPU, as the kernel calls them; empty when the kernel does not say.
+
+    Those of AMX are left out where the kernel does not let this process use its tiles.
+    """
     try:
         lines = cpu_info.read_text().splitlines()
     except OSError:
@@ -25,8 +32,13 @@ def cpu_flags(cpu_info: Path = _CPU_INFO) -> frozenset[str]:
     for line in lines:
         label, _, value = line.partition(":")
         if label.strip() in ("flags", "Features"):
-            return frozenset(value.split())
+            flags = frozenset(value.split())
+            return flags if "amx_tile" not in flags or _may_use_tiles() else flags - _AMX
     return frozenset()
+
+
+def _may_use_tiles() -> bool:
+    return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0)
 
 
 def available_cores(quota: Path = _CGROUP_QUOTA) -> int:

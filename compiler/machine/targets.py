@@ -66,13 +66,16 @@ def _arm(architecture: str, adds: str = "") -> Target:
 # GCC keeps to 256 bits on generic AVX-512 machines unless told otherwise.
 _WIDE = "-mprefer-vector-width=512"
 
+_VNNI = ("-mavx512vnni",)
+
 # From the least to the most demanding within an architecture.
 TARGETS: tuple[Target, ...] = (
     _x86("x86-64-v2"),
     _x86("x86-64-v3"),
     _x86("x86-64-v3", "-mavxvnni", adds="vnni"),
     _x86("x86-64-v4", _WIDE),
-    _x86("x86-64-v4", _WIDE, "-mavx512vnni", adds="vnni"),
+    _x86("x86-64-v4", _WIDE, *_VNNI, adds="vnni"),
+    _x86("x86-64-v4", _WIDE, *_VNNI, "-mamx-tile", "-mamx-int8", "-mamx-bf16", adds="amx"),
     _arm("armv8-a"),
     _arm("armv8.2-a+dotprod", adds="dotprod"),
 )
@@ -97,6 +100,7 @@ CUDA_TARGETS: tuple[Target, ...] = (
 _V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
 _V3 = _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_AMX = frozenset({"avx512_vnni", "amx_tile", "amx_int8", "amx_bf16"})
 #: what each level needs, from the least to the best of an architecture
 _LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("cpu:x86-64-v2", _V2),
@@ -104,6 +108,7 @@ _LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("cpu:x86-64-v3+vnni", _V3 | {"avx_vnni"}),
     ("cpu:x86-64-v4", _V4),
     ("cpu:x86-64-v4+vnni", _V4 | {"avx512_vnni"}),
+    ("cpu:x86-64-v4+amx", _V4 | _AMX),
     ("cpu:aarch64", frozenset()),
     ("cpu:aarch64+dotprod", frozenset({"atomics", "asimddp"})),
 )

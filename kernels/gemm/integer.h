@@ -7,6 +7,7 @@
 #ifndef MYCC_KERNELS_GEMM_INTEGER_H
 #define MYCC_KERNELS_GEMM_INTEGER_H
 
+#include "kernels/gemm/integer_tiles.h"
 #include "kernels/gemm/quantised.h"
 
 namespace mycc {
@@ -201,21 +202,6 @@ template <int Bits, bool Grouped> struct PackedRows {
     return to;
   }
 
-  /* Copies a run of a patch; where it ends. Two copies overlap where a run is no whole number of them. */
-  static MYCC_INLINE int8_t *copy(int8_t *to, const int8_t *from, int64_t run) {
-    if (run >= 8) {
-      for (int64_t i = 0; i + 8 <= run; i += 8) __builtin_memcpy(to + i, from + i, 8);
-      __builtin_memcpy(to + run - 8, from + run - 8, 8);
-    } else if (run >= 4) {
-      __builtin_memcpy(to, from, 4), __builtin_memcpy(to + run - 4, from + run - 4, 4);
-    } else if (run >= 2) {
-      __builtin_memcpy(to, from, 2), __builtin_memcpy(to + run - 2, from + run - 2, 2);
-    } else {
-      *to = *from;
-    }
-    return to + run;
-  }
-
   /* The same row from the runs of a patch; `row_of_bytes`: zeros, room for whole quads, where runs are none. */
   void pack_patch(const Patches &p, const int8_t *a, int64_t k, int64_t first, int64_t row, int64_t height,
                   int8_t *row_of_bytes) const {
@@ -229,7 +215,7 @@ template <int Bits, bool Grouped> struct PackedRows {
           if (p.run % 4 == 0)
             to = put(to, from, p.run / 4, height * Dot::kLeft, total);
           else
-            bytes = copy(bytes, from, p.run);
+            bytes = copy_run(bytes, from, p.run);
         }
     if (p.run % 4) return pack(row_of_bytes, round_up(k, 4), first, row, height);
     sums[first + row] = undone<Dot>(total.sum());
@@ -358,6 +344,10 @@ template <int Bits, class Scale, class Zero, class Epilogue>
 inline void gemm_integer(const mycc_host *host, const QuantisedArgs<int8_t, Bits, Scale, Zero> &args,
                          const Epilogue &epilogue) {
   if (args.m <= 0 || args.n <= 0) return;
+#if defined(MYCC_AMX)
+  if constexpr (Bits == 8 && std::is_same<Scale, none>::value)
+    if (args.tile_rows && args.m >= args.tile_rows) return gemm_integer_tiles(host, args, epilogue);
+#endif
   typedef IntegerLoop<Bits, Scale, Zero, Epilogue> Loop;
   const DepthCut cut = cut_depth(max64(args.k / 4, 1)); /* as many steps as of floats */
   TaskLimits limits;

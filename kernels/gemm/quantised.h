@@ -10,6 +10,25 @@
 
 namespace mycc {
 
+/* Copies a run of bytes; where it ends. Two copies overlap where a run is no whole number of them. */
+MYCC_INLINE int8_t *copy_run(int8_t *to, const int8_t *from, int64_t run) {
+  constexpr int64_t v = sizeof(vi32);
+  if (run >= v) {
+    for (int64_t i = 0; i + v <= run; i += v) __builtin_memcpy(to + i, from + i, v);
+    if (run % v) __builtin_memcpy(to + run - v, from + run - v, v);
+  } else if (run >= 8) {
+    for (int64_t i = 0; i + 8 <= run; i += 8) __builtin_memcpy(to + i, from + i, 8);
+    __builtin_memcpy(to + run - 8, from + run - 8, 8);
+  } else if (run >= 4) {
+    __builtin_memcpy(to, from, 4), __builtin_memcpy(to + run - 4, from + run - 4, 4);
+  } else if (run >= 2) {
+    __builtin_memcpy(to, from, 2), __builtin_memcpy(to + run - 2, from + run - 2, 2);
+  } else {
+    *to = *from;
+  }
+  return to + run;
+}
+
 /* Stands for the type of scales or zeros that there are none of. */
 struct none {};
 
@@ -23,6 +42,21 @@ struct Patches {
 
   /* Whether a row is one run, as those of a single tap are. */
   bool is_run() const { return taps_y == 1 && taps_x == 1 && taps_z == 1; }
+
+  /* Elements from a row to the next of m rows where each is a run and all are as far apart; else -1. */
+  int64_t row_step(int64_t m) const {
+    const bool even = (lines == 1 || line_step == width * pixel_step) && (planes == 1 || plane_step == lines * width * pixel_step);
+    const int64_t image = planes * lines * width;
+    return is_run() && even && (m <= image || image_step == image * pixel_step) ? pixel_step : -1;
+  }
+
+  /* The row that begins at `from`, as one run. */
+  void copy_row(int8_t *to, const int8_t *from) const {
+    for (int64_t z = 0; z < taps_z; ++z)
+      for (int64_t y = 0; y < taps_y; ++y)
+        for (int64_t x = 0; x < taps_x; ++x)
+          to = copy_run(to, from + z * tap_z_step + y * tap_y_step + x * tap_x_step, run);
+  }
 
   /* A row m, and where it begins; rows follow one another without divisions. */
   struct Place {
@@ -60,6 +94,7 @@ template <class A, int Bits, class Scale = none, class Zero = none> struct Quant
   int64_t group = 0;         /* values of k that share a scale; 0: all */
   const Scale *scales = nullptr; /* [ceil(n / 16)][k / group][16] */
   const Zero *zeros = nullptr;   /* the same */
+  int64_t tile_rows = 1;         /* rows from which on levels with tiles of AMX take them; 0: never */
 
   int64_t groups() const { return group ? k / group : 1; }
   int64_t group_lines() const { return ceil_div(group ? group : k, line_values(Bits)); }

@@ -20,6 +20,7 @@ from mycc.runtime.errors import CompileError
 V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
 V3 = V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
 V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+AMX = frozenset({"avx512_vnni", "amx_tile", "amx_int8", "amx_bf16"})
 
 
 def test_a_list_keeps_its_order_and_names_each_target_once() -> None:
@@ -49,6 +50,9 @@ def test_cpu_beside_its_own_name_is_one_target() -> None:
         (V3 | {"avx_vnni"}, "x86-64-v3+vnni"),
         (V4 | {"avx_vnni"}, "x86-64-v4"),
         (V4 | {"avx512_vnni"}, "x86-64-v4+vnni"),
+        (V4 | AMX, "x86-64-v4+amx"),
+        (V4 | AMX - {"amx_int8"}, "x86-64-v4+vnni"),
+        (V4 | AMX - {"avx512_vnni"}, "x86-64-v4"),
         (V4 - {"fma"}, "x86-64-v2"),
         (V4 - {"avx512cd"}, "x86-64-v3"),
     ],
@@ -63,6 +67,11 @@ def test_levels_of_integer_products_share_the_tiles_of_those_below() -> None:
     assert (short.isa, short.tiles, short.lanes) == ("x86-64-v3+vnni", "x86-64-v3", 8)
     assert "-mavx512vnni" in wide.flags
     assert "-mavxvnni" in short.flags
+    (tiled,) = parse_targets("cpu:x86-64-v4+amx")
+    assert (tiled.isa, tiled.tiles) == ("x86-64-v4+amx", "x86-64-v4")
+    assert {"-mavx512vnni", "-mamx-int8", "-mamx-bf16"} <= set(tiled.flags)
+    assert runs_on(wide.name, tiled)
+    assert not runs_on(tiled.name, wide)
     assert not runs_on(short.name, wide)  # there are CPUs with the wide form alone
     assert runs_on("cpu:x86-64-v3", short)
 

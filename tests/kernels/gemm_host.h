@@ -8,7 +8,17 @@
 #include <thread>
 #include <vector>
 
+#if defined(__AMX_TILE__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "mycc/abi.h"
+
+#if defined(__AMX_TILE__)
+/* Linux gives tiles to processes that ask: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA). */
+inline const long may_use_tiles = syscall(SYS_arch_prctl, 0x1023, 18);
+#endif
 
 struct TestHost {
   int threads = 1;

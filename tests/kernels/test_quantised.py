@@ -17,7 +17,39 @@ from .gemm_support import FLAGS, HERE, INCLUDES, WARNINGS, own_headers
 OTHERS = ("x86-64-v2", "x86-64-v3+vnni")
 CASES = [pytest.param(t, id=t.isa, marks=pytest.mark.slow if t.isa in OTHERS else []) for t in TARGETS]
 #: instructions that a level's products must have
-WANTED = {"x86-64-v3": "vpmaddwd", "x86-64-v3+vnni": "vpdpbusd", "x86-64-v4": "vpmaddwd", "x86-64-v4+vnni": "vpdpbusd"}
+WANTED = {
+    "x86-64-v3": "vpmaddwd",
+    "x86-64-v3+vnni": "vpdpbusd",
+    "x86-64-v4": "vpmaddwd",
+    "x86-64-v4+vnni": "vpdpbusd",
+    "x86-64-v4+amx": "tdpbsud",
+}
+
+
+TILED = next(t for t in TARGETS if t.isa == "x86-64-v4+amx")
+
+
+def test_products_by_tiles_are_exact_where_cpp_stands_for_their_instructions(tmp_path: Path) -> None:
+    """Everywhere; the shapes of tiles are kept, so what is read beyond them is wrong or a fault."""
+    command = ["g++", *FLAGS, *WARNINGS, "-fsanitize=address,undefined", "-DMYCC_AMX_IN_CPP", *INCLUDES, "-pthread"]
+    level = "aarch64" if machine() == "aarch64" else "x86-64-v2"
+    program = compiled(command, (HERE / "tiles_check.cpp").read_text(), own_headers(level), tmp_path / "check")
+    done = subprocess.run([str(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 wrong" in done.stdout
+
+
+@pytest.mark.skipif(machine() != "x86_64", reason="AMX is x86-64's")
+def test_products_by_tiles_are_exact(tmp_path: Path) -> None:
+    command = ["g++", *FLAGS, *WARNINGS, *TILED.flags, *INCLUDES, "-static", "-pthread"]
+    program = compiled(command, (HERE / "tiles_check.cpp").read_text(), own_headers(TILED.tiles), tmp_path / "check")
+    text = subprocess.run(["objdump", "-d", str(program)], capture_output=True, text=True, check=True).stdout
+    assert "tdpbsud" in text
+    assert "tilerelease" in text
+    if not runs_here(TILED):
+        pytest.skip(f"compiled, but this CPU has not all of {TILED.isa}")
+    done = subprocess.run([str(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("target", CASES)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mycc.compiler.machine.local_cpu import cpu_flags
 from mycc.runtime.archive import Archive
 from mycc.runtime.errors import LoadError, RunError
 
@@ -302,7 +303,7 @@ def test_targets(library: Any, program: bytes) -> None:
 
 
 def test_best_target_wins(library: Any, program: bytes) -> None:
-    levels = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v3+vnni", "x86-64-v4", "x86-64-v4+vnni"]
+    levels = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v3+vnni", "x86-64-v4", "x86-64-v4+vnni", "x86-64-v4+amx"]
     levels = levels if ISA == "x86-64" else ["aarch64"]
     best = library.load_memory(Draft(program, isas=levels).build()).target
     flags = Path("/proc/cpuinfo").read_text().split()
@@ -310,6 +311,8 @@ def test_best_target_wins(library: Any, program: bytes) -> None:
         expected = "x86-64-v4" if "avx512vl" in flags else "x86-64-v3" if "avx2" in flags else "x86-64-v2"
         byte_products = {"x86-64-v4": "avx512_vnni", "x86-64-v3": "avx_vnni"}.get(expected)
         expected += "+vnni" if byte_products in flags else ""
+        if expected == "x86-64-v4+vnni" and {"amx_tile", "amx_int8", "amx_bf16"} <= cpu_flags():
+            expected = "x86-64-v4+amx"
         assert best == f"cpu:{expected}"
     shuffled = library.load_memory(Draft(program, isas=levels[::-1]).build()).target
     assert shuffled == best

@@ -95,6 +95,8 @@ def _quantised_view(node: Gemm, plan: MatrixPlan, text: FieldPrinter, epilogue: 
     for name, buffer in (("scales", how.scales), ("zeros", how.zeros)):
         if buffer is not None:
             fields += text.address(name, Operand(buffer, ZERO, ()))
+    if plan.algorithm == "gemm-integer":
+        fields += text.sizes({"tile_rows": next((as_index(tile.from_rows) for tile in plan.tiles), ZERO)})
     values = "kFloat8" if how.float8 else str(how.bits)
     arguments = f"QuantisedArgs<{', '.join((DTYPES[node.a_dtype].cpp, values, *types))}>"
     function = plan.algorithm.replace("-", "_")

@@ -66,14 +66,19 @@ Blocking: TypeAlias = GemmBlocking | ConvBlocking | AttentionBlocking
 
 @dataclass(frozen=True)
 class RegisterTile:
-    """The largest register tile of a level of an instruction set: rows of the result, and columns."""
+    """The largest register tile of a level of an instruction set: rows of the result, and columns.
+
+    from_rows: rows of a result from which on tiles are used, where the level multiplies fewer otherwise.
+    """
 
     level: str
     rows: int
     columns: int
+    from_rows: int = 1
 
     def __str__(self) -> str:
-        return f"{self.level} {self.rows}x{self.columns}"
+        least = f" from {self.from_rows} rows" if self.from_rows > 1 else ""
+        return f"{self.level} {self.rows}x{self.columns}{least}"
 
 
 @dataclass(frozen=True)

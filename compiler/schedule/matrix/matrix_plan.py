@@ -18,9 +18,9 @@ from ...ir.plans.matrix import (
     RegisterTile,
 )
 from ...ir.rewrite.epilogues import conv_epilogue, gemm_epilogue, link_stores
-from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
+from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm, Quantised
 from ...machine.cpu import CPUS, PANEL
-from ...machine.cpu_products import BLOCKING
+from ...machine.cpu_products import BLOCKING, MATRIX_TILES
 from .epilogue_plan import epilogue_plan
 from .hidden_keys import hides_keys
 
@@ -73,14 +73,24 @@ def packing(kernel: Kernel) -> Packing:
 def tiles(kernel: Kernel) -> tuple[RegisterTile, ...]:
     """The largest tile of each level: no taller than the result where its rows are known."""
     node, plan = kernel.node, _plan(kernel)
-    if not (plan.algorithm.startswith("gemm") and isinstance(node, Gemm)) or node.quantised is not None:
+    if not (plan.algorithm.startswith("gemm") and isinstance(node, Gemm)):
         return ()
     rows = node.dims[-2].extent.constant
+    if node.quantised is not None:
+        return _byte_tiles(node.quantised, rows) if plan.algorithm == "gemm-integer" else ()
     found = []
     for cpu in CPUS.values():
         height = min(rows or len(cpu.tile_panels), len(cpu.tile_panels))
         found.append(RegisterTile(cpu.name, height, cpu.tile_panels[max(height, 1) - 1] * PANEL))
     return tuple(found)
+
+
+def _byte_tiles(how: Quantised, rows: int | None) -> tuple[RegisterTile, ...]:
+    """Those of products of bytes: sums of groups are scaled one by one, and weights of four bits spread first."""
+    own = MATRIX_TILES
+    if how.bits != 8 or how.group or (rows is not None and rows < own.from_rows):
+        return ()
+    return (RegisterTile(own.level, own.rows, own.columns, own.from_rows),)
 
 
 def blocking(kernel: Kernel) -> Blocking | None:

@@ -4,6 +4,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -18,6 +20,7 @@ struct Features {
   int level;  // the N of x86-64-vN
   bool vnni;  // products of bytes in registers of 256 bits, from level 3 on
   bool wide_vnni;  // in those of 512 bits, from level 4 on
+  bool amx;        // in tiles, of bytes and of bfloat16, where the system saves them
   bool sha;
 };
 
@@ -25,11 +28,16 @@ struct Features {
 struct Level {
   const char *name;
   int level;
-  bool vnni, wide_vnni;
+  bool vnni = false, wide_vnni = false, amx = false;
 };
 constexpr Level kLevels[] = {
-    {"x86-64", 1, false, false},        {"x86-64-v2", 2, false, false}, {"x86-64-v3", 3, false, false},
-    {"x86-64-v3+vnni", 3, true, false}, {"x86-64-v4", 4, false, false}, {"x86-64-v4+vnni", 4, false, true},
+    {"x86-64", 1},
+    {"x86-64-v2", 2},
+    {"x86-64-v3", 3},
+    {"x86-64-v3+vnni", 3, true},
+    {"x86-64-v4", 4},
+    {"x86-64-v4+vnni", 4, false, true},
+    {"x86-64-v4+amx", 4, false, true, true},
 };
 constexpr int kLevelCount = int(sizeof kLevels / sizeof kLevels[0]);
 
@@ -48,7 +56,9 @@ constexpr uint32_t kExtEcxV3 = bits({5});                       // lzcnt
 constexpr uint32_t kLeaf7EbxV4 = bits({16, 17, 28, 30, 31});    // avx512 f dq cd bw vl
 constexpr uint32_t kLeaf7EcxVnni = bits({11});                  // avx512_vnni
 constexpr uint32_t kLeaf71EaxVnni = bits({4});                  // avx_vnni
+constexpr uint32_t kLeaf7EdxAmx = bits({22, 24, 25});           // amx_bf16, amx_tile, amx_int8
 constexpr uint64_t kAvxState = 0x6, kAvx512State = 0xE6;        // registers that the system saves (XCR0)
+constexpr uint64_t kTileState = 0x60000;
 
 uint64_t saved_state() {
   uint32_t low, high;
@@ -57,15 +67,16 @@ uint64_t saved_state() {
 }
 
 Features detect() {
-  uint32_t a, b, c, d, ecx1 = 0, ebx7 = 0, ecx7 = 0, eax7_1 = 0, ecx_ext = 0;
+  uint32_t a, b, c, d, ecx1 = 0, ebx7 = 0, ecx7 = 0, edx7 = 0, eax7_1 = 0, ecx_ext = 0;
   if (__get_cpuid(1, &a, &b, &c, &d)) ecx1 = c;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
-    ebx7 = b, ecx7 = c;
+    ebx7 = b, ecx7 = c, edx7 = d;
     if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) eax7_1 = a;
   }
   if (__get_cpuid(0x80000001u, &a, &b, &c, &d)) ecx_ext = c;
   auto all = [](uint32_t value, uint32_t mask) { return (value & mask) == mask; };
-  Features found{1, all(eax7_1, kLeaf71EaxVnni), all(ecx7, kLeaf7EcxVnni), all(ebx7, bits({29})) && all(ecx1, bits({9, 19}))};
+  Features found{1, all(eax7_1, kLeaf71EaxVnni), all(ecx7, kLeaf7EcxVnni), false,
+                 all(ebx7, bits({29})) && all(ecx1, bits({9, 19}))};
   if (!all(ecx1, kLeaf1EcxV2) || !all(ecx_ext, kExtEcxV2)) return found;
   found.level = 2;
   if (!all(ecx1, kLeaf1EcxV3) || !all(ebx7, kLeaf7EbxV3) || !all(ecx_ext, kExtEcxV3)) return found;
@@ -73,6 +84,7 @@ Features detect() {
   if ((saved & kAvxState) != kAvxState) return found;
   found.level = 3;
   if (all(ebx7, kLeaf7EbxV4) && (saved & kAvx512State) == kAvx512State) found.level = 4;
+  found.amx = all(edx7, kLeaf7EdxAmx) && (saved & kTileState) == kTileState;
   return found;
 }
 
@@ -82,8 +94,16 @@ const Features features = detect();  // before any call: the library is still be
 
 namespace {
 
+// Linux gives tiles to processes that ask (Documentation/arch/x86/xstate.rst), all of whose threads have them then. So it is
+// asked when a package is loaded that has code with tiles, and not where none has.
+bool may_use_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 bool runs(const Level &level) {
-  return level.level <= features.level && (!level.vnni || features.vnni) && (!level.wide_vnni || features.wide_vnni);
+  return level.level <= features.level && (!level.vnni || features.vnni) && (!level.wide_vnni || features.wide_vnni) &&
+         (!level.amx || (features.amx && may_use_tiles()));
 }
 
 }  // namespace

@@ -1,0 +1,82 @@
+/* Products of bytes by AMX against plain loops; prints what is wrong, and how many elements were right. */
+#include <stdio.h>
+
+#include <atomic>
+
+#include "gemm_host.h"
+#include "kernels/gemm/integer_tiles.h"
+#include "quantised_weight.h"
+
+namespace {
+
+/* Sums of a result, each of which has to come once. */
+struct Result {
+  int32_t *out;
+  uint8_t *seen;
+  int64_t n;
+  void operator()(int64_t, int64_t m, int64_t column, const int32_t *acc, int64_t count) const {
+    for (int64_t i = 0; i < count; ++i) out[m * n + column + i] = acc[i], ++seen[m * n + column + i];
+  }
+};
+
+/* The left operand of a check: value k of row m. */
+template <class Left>
+void compare(const char *what, const QuantisedArgs<int8_t, 8> &args, const Weight<8> &w, int threads, const Left &left) {
+  const Memory<int32_t> found(args.m * args.n);
+  const Memory<uint8_t> seen(args.m * args.n);
+  memset(seen.p, 0, (size_t)(args.m * args.n));
+  TestHost host(threads);
+  gemm_integer_tiles(&host.table, args, Result{found.p, seen.p, args.n});
+  for (int64_t i = 0; i < args.m; ++i)
+    for (int64_t j = 0; j < args.n; ++j) {
+      uint32_t want = 0;
+      for (int64_t l = 0; l < args.k; ++l) want += (uint32_t)(left(i, l) * w.w[j * args.k + l]);
+      if (found[i * args.n + j] == (int32_t)want && seen[i * args.n + j] == 1)
+        ++right;
+      else if (++wrong < 5)
+        printf("%s %d x %d x %d, %d threads: (%d, %d) is %d, %d times, not %d\n", what, (int)args.m, (int)args.n, (int)args.k,
+               threads, (int)i, (int)j, found[i * args.n + j], seen[i * args.n + j], (int32_t)want);
+    }
+}
+
+/* Rows of a matrix, `gap` bytes apart; memory ends with the last value. */
+void check_rows(int64_t m, int64_t n, int64_t k, int64_t gap, int threads) {
+  const Weight<8> w(n, k, 0);
+  const int64_t row = k + gap;
+  int8_t *const a = (int8_t *)malloc((size_t)((m - 1) * row + k));
+  for (int64_t i = 0; i < (m - 1) * row + k; ++i) a[i] = (int8_t)(draw(0, 9) ? draw(-128, 127) : -128);
+  const QuantisedArgs<int8_t, 8> args = {m, n, k, a, row, {}, w.panels.p};
+  compare("rows", args, w, threads, [&](int64_t i, int64_t l) { return a[i * row + l]; });
+  free(a);
+}
+
+/* Patches of 2 images of `channels`, taps x taps, `stride` apart. */
+void check_patches(int64_t channels, int64_t taps, int64_t stride, int64_t n, int threads) {
+  const int64_t h = 9, x = 11, out_h = (h - taps) / stride + 1, out_w = (x - taps) / stride + 1;
+  const int64_t k = taps * taps * channels, m = 2 * out_h * out_w;
+  const Weight<8> w(n, k, 0);
+  int8_t *const a = (int8_t *)malloc((size_t)(2 * h * x * channels));
+  for (int64_t i = 0; i < 2 * h * x * channels; ++i) a[i] = (int8_t)draw(-128, 127);
+  QuantisedArgs<int8_t, 8> args = {m, n, k, a, 0, {}, w.panels.p};
+  args.patches = {out_h, out_w, h * x * channels, stride * x * channels, stride * channels, taps, taps, x * channels, channels, channels};
+  compare("patches", args, w, threads, [&](int64_t i, int64_t l) {
+    const int64_t tap = l / channels, y = i / out_w % out_h * stride + tap / taps, column = i % out_w * stride + tap % taps;
+    return a[((i / (out_h * out_w) * h + y) * x + column) * channels + l % channels];
+  });
+  free(a);
+}
+
+} // namespace
+
+int main() {
+  for (int64_t k : {1, 3, 27, 64, 66, 75, 96, 129, 147, 192, 264, 320})
+    for (int64_t m : {1, 7, 16, 33, 70}) check_rows(m, k % 2 ? 33 : 50, k, 0, 1), check_rows(m, 16, k, 5, 2);
+  check_rows(300, 200, 128, 0, 3);
+  check_rows(2000, 5, 576, 0, 1); /* more rows than a task copies */
+  check_rows(2000, 40, 40, 24, 2);
+  for (int64_t channels : {3, 8, 70})
+    for (int64_t taps : {1, 3})
+      for (int64_t stride : {1, 2}) check_patches(channels, taps, stride, 19, (int)stride);
+  printf("%lld right, %lld wrong\n", (long long)right, (long long)wrong);
+  return wrong > 0;
+}
