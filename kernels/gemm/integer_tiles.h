@@ -58,7 +58,12 @@ struct WeightTiles {
   int64_t ahead_lines;
 };
 
-/* Sums of R tiles of rows and P panels, to c[R * 16][32]. */
+constexpr int64_t kGroupPanels = 8;         /* whose sums are finished together, at most */
+constexpr int64_t kGroupBytes = 24 << 10;   /* of weights, in the first cache of 48 KiB */
+constexpr int64_t kCopiedBytes = 512 << 10; /* of a task's rows, in the second cache of 2 MiB */
+constexpr int64_t kTiledTaskWork = 1 << 21; /* multiply-adds below which a task is not worth a chunk of its own */
+
+/* One step of k. */
 template <int R, int P> MYCC_INLINE void multiply_step(const RowTile *a, int64_t at, const uint8_t *b, int64_t panel_bytes) {
   amx::load<4>(a[0].rows + at, a[0].step);
   amx::load<6>(b, kLineBytes);
@@ -73,8 +78,9 @@ template <int R, int P> MYCC_INLINE void multiply_step(const RowTile *a, int64_t
     if constexpr (P > 1) amx::add_signed_unsigned<3, 5, 7>();
   }
 }
+/* Sums of R tiles of rows and P panels, to c[R * 16][kGroupPanels * 16]. */
 template <int R, int P> void multiply_tiles(const TileDepth &depth, const RowTile *a, const WeightTiles &b, int32_t *c) {
-  constexpr int64_t row = 16 * sizeof(int32_t), c_row = 32 * sizeof(int32_t);
+  constexpr int64_t row = 16 * sizeof(int32_t), c_row = kGroupPanels * kPanel * sizeof(int32_t);
   amx::load<0>(a[0].undone, row);
   if constexpr (P > 1) amx::load<1>(a[0].undone, row);
   if constexpr (R > 1) amx::load<2>(a[1].undone, row);
@@ -87,8 +93,8 @@ template <int R, int P> void multiply_tiles(const TileDepth &depth, const RowTil
   if (depth.last_lines) multiply_step<R, P>(a, depth.steps * depth.step_lines * 4, b.last, amx::kTileBytes);
   amx::store<0>(c, c_row);
   if constexpr (P > 1) amx::store<1>(c + 16, c_row);
-  if constexpr (R > 1) amx::store<2>(c + 16 * 32, c_row);
-  if constexpr (R > 1 && P > 1) amx::store<3>(c + 16 * 32 + 16, c_row);
+  if constexpr (R > 1) amx::store<2>(c + 16 * kGroupPanels * kPanel, c_row);
+  if constexpr (R > 1 && P > 1) amx::store<3>(c + 16 * kGroupPanels * kPanel + 16, c_row);
 }
 
 /* The left operand by tiles of 16 rows, counted from its first row: those from `copied` on are copied before they are
@@ -109,9 +115,6 @@ struct TiledRows {
   }
 };
 
-constexpr int64_t kCopiedBytes = 512 << 10;   /* of a task's rows, in the second cache of 2 MiB */
-constexpr int64_t kTiledTaskWork = 1 << 21;   /* multiply-adds below which a task is not worth a chunk of its own */
-
 template <class Epilogue> struct IntegerTilesLoop {
   typedef QuantisedArgs<int8_t, 8> Args;
   const mycc_host *host;
@@ -126,8 +129,8 @@ template <class Epilogue> struct IntegerTilesLoop {
     int8_t *copies;
     int32_t *undone; /* [tiles][16][16] */
     uint8_t *raised; /* a tile of -128, then the same for the last step */
-    uint8_t *last;   /* [2][kTileBytes] */
-    int32_t *c;      /* [32][32] */
+    uint8_t *last;   /* [kGroupPanels][kTileBytes] */
+    int32_t *c;      /* [32][kGroupPanels * 16] */
     RowTile *tiles;
   };
 
@@ -137,15 +140,15 @@ template <class Epilogue> struct IntegerTilesLoop {
     const int64_t copied = min64(tiles, ceil_div(loop.args.m, amx::kRows) - loop.rows.copied);
     const size_t copies = (size_t)(copied * amx::kRows * loop.depth.copied_row());
     void *memory = loop.host->scratch(loop.host->ctx, worker, copies + (size_t)tiles * (amx::kTileBytes + sizeof(RowTile)) +
-                                                                  8 * amx::kTileBytes + 7 * 64);
+                                                                  (2 + 3 * kGroupPanels) * amx::kTileBytes + 7 * 64);
     if (!memory) return;
     Carver carver = {(uint8_t *)memory};
     Scratch own;
     own.copies = carver.take<int8_t>(copies);
     own.undone = carver.take<int32_t>((size_t)tiles * amx::kTileBytes);
     own.raised = carver.take<uint8_t>(2 * amx::kTileBytes);
-    own.last = carver.take<uint8_t>(2 * amx::kTileBytes);
-    own.c = carver.take<int32_t>(4 * amx::kTileBytes);
+    own.last = carver.take<uint8_t>(kGroupPanels * amx::kTileBytes);
+    own.c = carver.take<int32_t>(2 * kGroupPanels * amx::kTileBytes);
     own.tiles = carver.take<RowTile>((size_t)tiles * sizeof(RowTile));
     __builtin_memset(own.raised, 0x80, amx::kTileBytes);
     __builtin_memset(own.raised + amx::kTileBytes, 0, amx::kTileBytes);
@@ -200,37 +203,44 @@ template <class Epilogue> struct IntegerTilesLoop {
     }
   }
 
+  /* Groups of panels stay in the first cache while all rows pass over them, two tiles at a time. */
   void multiply(const Scratch &own, const TaskPlace &place) const {
     const int64_t panels = ceil_div(place.columns, kPanel), bytes = args.panel_bytes();
-    const int64_t tiles = ceil_div(place.rows, amx::kRows), blocks = ceil_div(tiles, 2);
-    const int64_t ahead_lines = ceil_div(2 * depth.lines, max64(blocks * depth.steps, 1));
-    for (int64_t p = 0; p < panels; p += 2) {
-      const int64_t width = min64(2, panels - p);
+    const int64_t tiles = ceil_div(place.rows, amx::kRows);
+    const int64_t most = min64(max64(kGroupBytes / max64(2 * bytes, 1), 1) * 2, kGroupPanels);
+    for (int64_t p = 0, group; p < panels; p += group) {
+      group = min64(most, panels - p);
       WeightTiles b = {args.b + (place.panel + p) * bytes, bytes, own.last, nullptr, 0};
-      for (int64_t i = 0; depth.last_lines && i < width; ++i) {
+      for (int64_t i = 0; depth.last_lines && i < group; ++i) {
         uint8_t *to = own.last + i * amx::kTileBytes;
         __builtin_memset(to, 0, amx::kTileBytes);
         __builtin_memcpy(to, b.lines + i * bytes + depth.steps * depth.step_lines * kLineBytes,
                          (size_t)(depth.last_lines * kLineBytes));
       }
-      b.ahead = b.lines + 2 * bytes;
-      b.ahead_lines = ahead_lines;
-      for (int64_t t = 0; t < tiles; t += 2, b.ahead += depth.steps * ahead_lines * kLineBytes) {
-        const RowTile *a = own.tiles + t;
-        if (t + 1 == tiles)
-          width > 1 ? multiply_tiles<1, 2>(depth, a, b, own.c) : multiply_tiles<1, 1>(depth, a, b, own.c);
-        else
-          width > 1 ? multiply_tiles<2, 2>(depth, a, b, own.c) : multiply_tiles<2, 1>(depth, a, b, own.c);
-        finish(own.c, place, t, p, width);
+      b.ahead = b.lines + group * bytes;
+      b.ahead_lines = ceil_div(group * depth.lines, max64(ceil_div(tiles, 2) * ceil_div(group, 2) * depth.steps, 1));
+      for (int64_t t = 0; t < tiles; t += 2) {
+        const int64_t row = place.row + t * amx::kRows, rows = min64(2 * amx::kRows, place.row + place.rows - row);
+        const int64_t column = (place.panel + p) * kPanel, valid = min64(group * kPanel, args.n - column);
+        for (int64_t r = 0; r < rows; ++r) prefetch_operands(epilogue, (int64_t)0, row + r, column, valid, 0);
+        sums(own.tiles + t, b, group, rows > amx::kRows, own.c);
+        const Epilogue finish = epilogue; /* a copy that no store of bytes may change */
+        for (int64_t r = 0; r < rows; ++r) finish((int64_t)0, row + r, column, own.c + r * kGroupPanels * kPanel, valid);
       }
     }
   }
-  void finish(const int32_t *c, const TaskPlace &place, int64_t tile, int64_t p, int64_t width) const {
-    const Epilogue own = epilogue; /* a copy that no store of bytes may change */
-    const int64_t row = tile * amx::kRows, rows = min64(2 * amx::kRows, place.rows - row), column = p * kPanel;
-    const int64_t valid = min64(width * kPanel, place.columns - column);
-    for (int64_t r = 0; r < rows; ++r)
-      own((int64_t)0, place.row + row + r, place.panel * kPanel + column, c + r * 2 * kPanel, valid);
+  /* Those of one or two tiles of rows and a group of panels; what is fetched goes on behind what has been. */
+  void sums(const RowTile *a, WeightTiles &b, int64_t group, bool two, int32_t *c) const {
+    WeightTiles own = b;
+    for (int64_t i = 0; i < group; i += 2, c += 2 * kPanel) {
+      if (i + 1 < group)
+        two ? multiply_tiles<2, 2>(depth, a, own, c) : multiply_tiles<1, 2>(depth, a, own, c);
+      else
+        two ? multiply_tiles<2, 1>(depth, a, own, c) : multiply_tiles<1, 1>(depth, a, own, c);
+      own.lines += 2 * own.panel_bytes, own.last += 2 * amx::kTileBytes;
+      own.ahead += depth.steps * own.ahead_lines * kLineBytes;
+    }
+    b.ahead = own.ahead;
   }
 };
 

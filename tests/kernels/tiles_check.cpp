@@ -72,6 +72,7 @@ int main() {
   for (int64_t k : {1, 3, 27, 64, 66, 75, 96, 129, 147, 192, 264, 320})
     for (int64_t m : {1, 7, 16, 33, 70}) check_rows(m, k % 2 ? 33 : 50, k, 0, 1), check_rows(m, 16, k, 5, 2);
   check_rows(300, 200, 128, 0, 3);
+  check_rows(40, 290, 66, 0, 1); /* groups of panels, and lines that are no whole step */
   check_rows(2000, 5, 576, 0, 1); /* more rows than a task copies */
   check_rows(2000, 40, 40, 24, 2);
   for (int64_t channels : {3, 8, 70})
