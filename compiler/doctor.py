@@ -20,7 +20,7 @@ from ..runtime.errors import Error
 from ..runtime.inspect import megabytes
 from ..runtime.installation import how_to_install
 from ..runtime.text import counted
-from .machine.local_cpu import available_cores, machine
+from .machine.local_cpu import available_cores, machine, withheld_flags
 from .machine.targets import host_target
 
 __all__ = ["Finding", "as_rows", "doctor", "doctor_text"]
@@ -87,7 +87,8 @@ def _python() -> Iterator[Finding]:
     linux = platform.system() == "Linux"
     yield Finding("system", "ok" if linux else "missing", system, "run", "" if linux else "mycc needs Linux.")
     try:
-        yield Finding("cpu level", "ok", host_target().name, "run")
+        withheld = "; this kernel does not let a process use the CPU's AMX" if withheld_flags() else ""
+        yield Finding("cpu level", "ok", host_target().name + withheld, "run")
     except Error as error:
         yield Finding("cpu level", "missing", error.message, "run", error.hint or "")
 

@@ -56,6 +56,7 @@ def _body(node: AnyNode, indent: str) -> str:
             left = str(node.a.buffer)
             if (made := node.prologue) is not None:
                 left = f"({made.acc} of {left}: {made.value} as {made.dtype})"
+            left += f" as {node.rounded}" if node.rounded else ""
             product = f"{node.acc} = {left} @ {form}{node.b.buffer}"
             product += "".join(f", {acc} = {left} @ {b.buffer}[{b.offset}..]" for b, acc in node.also)
             product += f" ({node.quantised})" if node.quantised is not None else ""

@@ -94,6 +94,7 @@ class Gemm(Node):
     also: more products of a, each with its sum, whose operands lie like b: a gate beside its value. Packed ones come
     right behind b, whose columns are whole panels.
     prologue: what becomes of a before it is multiplied.
+    rounded: "bf16" where a, which is float32 in memory, is multiplied as values of that dtype; "": as it is.
     quantised: of a b whose values are integers, or float8; of a packed one () are the strides. The sum is an int32
     where a is int8 and there are no groups; an int8 a has exact sums of each group.
     """
@@ -106,6 +107,7 @@ class Gemm(Node):
     also: tuple[tuple[Operand, Acc], ...] = ()
     prologue: Prologue | None = None
     quantised: Quantised | None = None
+    rounded: str = ""
 
     @property
     def a_dtype(self) -> str:

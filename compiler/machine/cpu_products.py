@@ -98,12 +98,15 @@ class MatrixTileFacts:
 
     level: that has them. rows, columns: of four tiles of 16 rows by 16 int32 or float32, beside two of each operand.
     from_rows: of a result; with fewer most of a tile would be empty, and weights are read once for all rows anyway.
+    floats: their type. from_float_rows: their weights come in pairs of k for tiles, which each run shuffles.
     """
 
     level: str = "x86-64-v4+amx"
     rows: int = 32
     columns: int = 32
     from_rows: int = 5
+    floats: str = "bf16"
+    from_float_rows: int = 8
 
 
 MATRIX_TILES = MatrixTileFacts()

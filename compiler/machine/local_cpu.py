@@ -6,7 +6,7 @@ import ctypes
 import os
 from pathlib import Path
 
-__all__ = ["available_cores", "cpu_flags", "machine"]
+__all__ = ["available_cores", "cpu_flags", "machine", "withheld_flags"]
 
 _CPU_INFO = Path("/proc/cpuinfo")
 #: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): Documentation/arch/x86/xstate.rst of Linux
@@ -25,6 +25,16 @@ def cpu_flags(cpu_info: Path = _CPU_INFO) -> frozenset[str]:
 
     Those of AMX are left out where the kernel does not let this process use its tiles.
     """
+    return _told_flags(cpu_info) - withheld_flags(cpu_info)
+
+
+def withheld_flags(cpu_info: Path = _CPU_INFO) -> frozenset[str]:
+    """Features of the CPU that the kernel does not let this process use."""
+    tiles = _AMX & _told_flags(cpu_info)
+    return tiles if tiles and not _may_use_tiles() else frozenset()
+
+
+def _told_flags(cpu_info: Path) -> frozenset[str]:
     try:
         lines = cpu_info.read_text().splitlines()
     except OSError:
@@ -32,8 +42,7 @@ def cpu_flags(cpu_info: Path = _CPU_INFO) -> frozenset[str]:
     for line in lines:
         label, _, value = line.partition(":")
         if label.strip() in ("flags", "Features"):
-            flags = frozenset(value.split())
-            return flags if "amx_tile" not in flags or _may_use_tiles() else flags - _AMX
+            return frozenset(value.split())
     return frozenset()
 
 

@@ -51,6 +51,10 @@ template <int C, int A, int B> MYCC_INLINE void add_signed_unsigned() {
 template <int C, int A, int B> MYCC_INLINE void add_signed() {
   __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
 }
+/* The same of pairs of bfloat16, in float32: rounded to nearest, subnormal numbers are zeros. */
+template <int C, int A, int B> MYCC_INLINE void add_bfloats() {
+  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
+}
 #else
 struct Tiles {
   Shapes shapes;
@@ -83,6 +87,27 @@ template <class BByte, int C, int A, int B> void add_products() {
 }
 template <int C, int A, int B> void add_signed_unsigned() { add_products<uint8_t, C, A, B>(); }
 template <int C, int A, int B> void add_signed() { add_products<int8_t, C, A, B>(); }
+inline float bfloat_at(const uint8_t *bytes) {
+  uint32_t bits = (uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 24;
+  if (!(bits & 0x7f800000u)) bits &= 0x80000000u;
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+/* Even values of k have a sum of their own, and odd ones, which are added to C in the end. */
+template <int C, int A, int B> void add_bfloats() {
+  for (int m = 0; m < tiles.shapes.rows[C]; ++m)
+    for (int n = 0; n < tiles.shapes.row_bytes[C] / 4; ++n) {
+      float sum, sums[2] = {0, 0};
+      for (int k = 0; 2 * k < tiles.shapes.row_bytes[A] && k / 2 < tiles.shapes.rows[B]; ++k)
+        sums[k % 2] = __builtin_fmaf(bfloat_at(tiles.bytes[A][m] + 2 * k),
+                                     bfloat_at(tiles.bytes[B][k / 2] + 4 * n + 2 * (k % 2)), sums[k % 2]);
+      __builtin_memcpy(&sum, tiles.bytes[C][m] + 4 * n, 4);
+      sum += sums[0] + sums[1];
+      __builtin_memcpy(tiles.bytes[C][m] + 4 * n, &sum, 4);
+    }
+  for (int m = tiles.shapes.rows[C]; m < kRows; ++m) __builtin_memset(tiles.bytes[C][m], 0, kRowBytes);
+}
 #endif
 
 } // namespace amx

@@ -419,6 +419,18 @@ static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m,
   return plan;
 }
 
+/* A task's place in the product. */
+struct TaskPlace {
+  int64_t z, row, rows, panel, columns;
+};
+
+static inline TaskPlace place_task(const TaskPlan &plan, int64_t n, int64_t task) {
+  const int64_t row = task % plan.rows.blocks, rest = task / plan.rows.blocks, panel = rest % plan.panels.blocks;
+  const int64_t first = plan.panels.begin(panel), columns = plan.panels.count(panel) * kPanel;
+  return {rest / plan.panels.blocks, plan.rows.begin(row), plan.rows.count(row), first,
+          min64(columns, n - first * kPanel)};
+}
+
 /* Cuts a worker's scratch memory into arrays aligned to 64. */
 struct Carver {
   uint8_t *next;

@@ -18,6 +18,7 @@
 
 #include <type_traits>
 
+#include "kernels/gemm/bfloat_tiles.h"
 #include "kernels/gemm/block.h"
 #include "kernels/gemm/few.h"
 #include "kernels/gemm/pack.h"
@@ -33,6 +34,7 @@ template <class B> struct GemmArgsOf {
   int64_t b_batch;        /* elements from one batch's panels to the next; 0: shared */
   int64_t weight_bytes = 0; /* that the products of a run read in all; 0: not known */
   int64_t b_panel = 0;      /* elements from a panel to the next; 0: they follow one another */
+  int64_t tile_rows = 0;    /* rows from which on tiles of AMX take values of a as bfloat16; 0: never */
 };
 using GemmArgs = GemmArgsOf<float>;
 using GemmArgsBf16 = GemmArgsOf<bfloat>;
@@ -47,18 +49,6 @@ struct GemmUnpackedArgs {
   const float *b;
   int64_t b_batch0, b_batch1, b_k, b_n;
 };
-
-/* A task's place in the product. */
-struct TaskPlace {
-  int64_t z, row, rows, panel, columns;
-};
-
-static inline TaskPlace place_task(const TaskPlan &plan, int64_t n, int64_t task) {
-  const int64_t row = task % plan.rows.blocks, rest = task / plan.rows.blocks, panel = rest % plan.panels.blocks;
-  const int64_t first = plan.panels.begin(panel), columns = plan.panels.count(panel) * kPanel;
-  return {rest / plan.panels.blocks, plan.rows.begin(row), plan.rows.count(row), first,
-          min64(columns, n - first * kPanel)};
-}
 
 /* Hands a tile's rows to the epilogue. */
 template <class Epilogue> struct FinishRows {
@@ -200,6 +190,11 @@ inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Row
 template <class B, class Epilogue>
 inline void gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogue &epilogue,
                  const GemmTuning &tuning = GemmTuning()) {
+#if defined(MYCC_AMX)
+  if constexpr (std::is_same<B, bfloat>::value)
+    if (args.tile_rows && args.m >= args.tile_rows && args.batch > 0 && args.n > 0)
+      return gemm_bfloat_tiles(host, args, epilogue);
+#endif
   run_gemm(host, args, StridedRows{args.a, args.a_batch, args.a_row}, epilogue, tuning);
 }
 

@@ -61,6 +61,16 @@ def test_a_level_needs_all_of_its_features(flags: frozenset[str], isa: str) -> N
     assert host_target("x86_64", flags).isa == isa
 
 
+def test_a_level_needs_the_kernels_leave_to_use_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "cpuinfo"
+    told.write_text(f"processor\t: 0\nflags\t\t: {' '.join(sorted(V4 | AMX))}\n")
+    monkeypatch.setattr(local_cpu, "_may_use_tiles", lambda: True)
+    assert host_target("x86_64", local_cpu.cpu_flags(told)).isa == "x86-64-v4+amx"
+    monkeypatch.setattr(local_cpu, "_may_use_tiles", lambda: False)
+    assert host_target("x86_64", local_cpu.cpu_flags(told)).isa == "x86-64-v4+vnni"
+    assert local_cpu.withheld_flags(told) == {"amx_tile", "amx_int8", "amx_bf16"}
+
+
 def test_levels_of_integer_products_share_the_tiles_of_those_below() -> None:
     wide, short = parse_targets("cpu:x86-64-v4+vnni,cpu:x86-64-v3+vnni")
     assert (wide.isa, wide.tiles, wide.lanes) == ("x86-64-v4+vnni", "x86-64-v4", 16)

@@ -1,4 +1,4 @@
-/* Products of bytes by AMX against plain loops; prints what is wrong, and how many elements were right. */
+/* Products of bytes and of bfloat16 by AMX against plain loops; prints what is wrong, and how many elements were right. */
 #include <stdio.h>
 
 #include <atomic>
@@ -66,9 +66,35 @@ void check_patches(int64_t channels, int64_t taps, int64_t stride, int64_t n, in
   free(a);
 }
 
+/* Products of bfloat16, of numbers whose sums are exact; the last value of a row is followed by NaN. */
+void check_bfloats(int64_t batch, int64_t m, int64_t n, int64_t k, int threads) {
+  const int64_t row = k + 1, panels = ceil_div(n, kPanel);
+  const Memory<float> a(batch * m * row), found(batch * m * n);
+  const Memory<bfloat> b(batch * panels * k * kPanel);
+  for (int64_t i = 0; i < batch * m * row; ++i) a[i] = i % row < k ? (float)draw(-40, 40) / 8 : NAN;
+  for (int64_t i = 0; i < batch * panels * k * kPanel; ++i) store_scalar(&b[i], (float)draw(-40, 40) / 4);
+  for (int64_t i = 0; i < batch * m * n; ++i) found[i] = NAN;
+  GemmArgsBf16 args = {batch, m, n, k, a.p, m * row, row, b.p, panels * k * kPanel};
+  TestHost host(threads);
+  gemm_bfloat_tiles(&host.table, args, [&](int64_t z, int64_t i, int64_t column, const float *acc, int64_t count) {
+    for (int64_t j = 0; j < count; ++j) found[(z * m + i) * n + column + j] = acc[j];
+  });
+  for (int64_t z = 0; z < batch; ++z)
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        float want = 0, is = found[(z * m + i) * n + j];
+        for (int64_t l = 0; l < k; ++l)
+          want += a[(z * m + i) * row + l] * load_scalar(&b[((z * panels + j / kPanel) * k + l) * kPanel + j % kPanel]);
+        if (is == want) ++right;
+        else if (++wrong < 5)
+          printf("bfloat16 %d x %d x %d x %d: (%d, %d, %d) is %g, not %g\n", (int)batch, (int)m, (int)n, (int)k, (int)z, (int)i, (int)j, is, want);
+      }
+}
+
 } // namespace
 
 int main() {
+  for (int64_t k : {1, 2, 7, 31, 32, 33, 96, 200}) check_bfloats(1, 33, 50, k, 1), check_bfloats(2, 16, 90, k, 2);
   for (int64_t k : {1, 3, 27, 64, 66, 75, 96, 129, 147, 192, 264, 320})
     for (int64_t m : {1, 7, 16, 33, 70}) check_rows(m, k % 2 ? 33 : 50, k, 0, 1), check_rows(m, 16, k, 5, 2);
   check_rows(300, 200, 128, 0, 3);

@@ -21,6 +21,7 @@ from ...ir.plans.matrix import EpiloguePlan, MatrixPlan, Packing
 from ...ir.rewrite import epilogues
 from ...ir.rewrite.epilogues import gemm_epilogue
 from ...ir.structured import WINOGRAD_FORMS, Attention, AttentionGradient, Conv, Gemm, Patches
+from ...machine.cpu_products import MATRIX_TILES
 from .emit import Emitter
 from .epilogue_terms import added, lifted_prefetches, results
 from .lift import Lifted
@@ -62,6 +63,8 @@ def gemm_view(node: Gemm, plan: MatrixPlan, weight_bytes: Index = ZERO) -> GemmK
         fields += text.address("b", node.b) + text.sizes({"b_batch": b_batch})
         if b_panel:  # parts of panels
             fields += text.sizes({"b_panel": b_panel[0]})
+        if (tile_rows := _tile_rows(plan)) != ZERO:
+            fields += text.sizes({"tile_rows": tile_rows})
         if plan.streamed:
             fields += text.sizes({"weight_bytes": weight_bytes})
         arguments = GEMM_ARGUMENTS[node.b.buffer.dtype]
@@ -96,11 +99,16 @@ def _quantised_view(node: Gemm, plan: MatrixPlan, text: FieldPrinter, epilogue: 
         if buffer is not None:
             fields += text.address(name, Operand(buffer, ZERO, ()))
     if plan.algorithm == "gemm-integer":
-        fields += text.sizes({"tile_rows": next((as_index(tile.from_rows) for tile in plan.tiles), ZERO)})
+        fields += text.sizes({"tile_rows": _tile_rows(plan)})
     values = "kFloat8" if how.float8 else str(how.bits)
     arguments = f"QuantisedArgs<{', '.join((DTYPES[node.a_dtype].cpp, values, *types))}>"
     function = plan.algorithm.replace("-", "_")
     return GemmKernel("gemm_quantised.cpp.j2", text.params(), fields, epilogue, function=function, arguments=arguments)
+
+
+def _tile_rows(plan: MatrixPlan) -> Index:
+    """Rows from which on the level with matrix tiles uses them; 0: never."""
+    return next((as_index(tile.from_rows) for tile in plan.tiles if tile.level == MATRIX_TILES.level), ZERO)
 
 
 def _patch_fields(text: FieldPrinter, patches: Patches) -> Fields:

@@ -200,7 +200,8 @@ def _gemm(ctx: Context, a: Tensor, b: Operand, packed: bool, n: Index, k: Index,
     acc = Acc(builder.fresh("acc"), "f32")
     store = Store(out.strided.buffer, out.place(indices), cast(finish(acc, indices), dtype))
     operand = Operand(a.strided.buffer, a.strided.offset, a.strided.strides)
-    builder.add(Gemm(dims, (store,), builder.origin, k, operand, b, packed, acc))
+    rounded = dtype if packed and dtype == b.buffer.dtype == "bf16" != a.dtype else ""
+    builder.add(Gemm(dims, (store,), builder.origin, k, operand, b, packed, acc, rounded=rounded))
     return out
 
 

@@ -18,7 +18,7 @@ from ...ir.plans.matrix import (
     RegisterTile,
 )
 from ...ir.rewrite.epilogues import conv_epilogue, gemm_epilogue, link_stores
-from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm, Quantised
+from ...ir.structured import Attention, AttentionGradient, Conv, ConvChain, Gemm
 from ...machine.cpu import CPUS, PANEL
 from ...machine.cpu_products import BLOCKING, MATRIX_TILES
 from .epilogue_plan import epilogue_plan
@@ -76,21 +76,23 @@ def tiles(kernel: Kernel) -> tuple[RegisterTile, ...]:
     if not (plan.algorithm.startswith("gemm") and isinstance(node, Gemm)):
         return ()
     rows = node.dims[-2].extent.constant
-    if node.quantised is not None:
-        return _byte_tiles(node.quantised, rows) if plan.algorithm == "gemm-integer" else ()
-    found = []
+    if (how := node.quantised) is not None:
+        # sums of groups are scaled one by one, and weights of four bits spread first
+        whole = plan.algorithm == "gemm-integer" and how.bits == 8 and not how.group
+        return _matrix_tiles(rows, MATRIX_TILES.from_rows) if whole else ()
+    found: list[RegisterTile] = []
+    if node.rounded == MATRIX_TILES.floats and plan.algorithm == "gemm":
+        found += _matrix_tiles(rows, MATRIX_TILES.from_float_rows)
     for cpu in CPUS.values():
         height = min(rows or len(cpu.tile_panels), len(cpu.tile_panels))
         found.append(RegisterTile(cpu.name, height, cpu.tile_panels[max(height, 1) - 1] * PANEL))
     return tuple(found)
 
 
-def _byte_tiles(how: Quantised, rows: int | None) -> tuple[RegisterTile, ...]:
-    """Those of products of bytes: sums of groups are scaled one by one, and weights of four bits spread first."""
+def _matrix_tiles(rows: int | None, from_rows: int) -> tuple[RegisterTile, ...]:
+    """Those of instructions that multiply whole tiles, of a result that may have so many rows."""
     own = MATRIX_TILES
-    if how.bits != 8 or how.group or (rows is not None and rows < own.from_rows):
-        return ()
-    return (RegisterTile(own.level, own.rows, own.columns, own.from_rows),)
+    return (RegisterTile(own.level, own.rows, own.columns, from_rows),) if rows is None or rows >= from_rows else ()
 
 
 def blocking(kernel: Kernel) -> Blocking | None:

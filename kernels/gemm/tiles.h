@@ -1,0 +1,178 @@
+/* Matrix products by tiles of AMX: what products of bytes and of bfloat16 share.
+ *
+ * A tile of rows has 64 bytes of each of 16 rows, a tile of weights 16 lines of 64 bytes: of each of 16 columns the four
+ * bytes that go with four bytes of a row. Two tiles of rows times two panels are four tiles of sums. Groups of panels stay in
+ * the first cache while all rows of a task pass over them; their sums go through a buffer there to the epilogue.
+ */
+#ifndef MYCC_KERNELS_GEMM_TILES_H
+#define MYCC_KERNELS_GEMM_TILES_H
+
+#include "kernels/gemm/amx.h"
+#include "kernels/gemm/block.h"
+
+#if defined(MYCC_AMX)
+namespace mycc {
+
+constexpr int64_t kTileLine = amx::kRowBytes; /* bytes of a line of weights */
+constexpr int64_t kGroupPanels = 8;           /* whose sums are finished together, at most */
+constexpr int64_t kGroupBytes = 24 << 10;     /* of weights, in the first cache of 48 KiB */
+constexpr int64_t kCopiedBytes = 512 << 10;   /* of a task's rows, in the second cache of 2 MiB */
+constexpr int64_t kTiledTaskWork = 1 << 21;   /* multiply-adds below which a task is not worth a chunk of its own */
+
+/* How the lines of a panel are cut: into equal steps where that comes out even, else the last one has fewer. */
+struct TileDepth {
+  int64_t lines, steps, step_lines, last_lines; /* last_lines: of one more step; 0: there is none */
+
+  explicit TileDepth(int64_t lines_of_panel) : lines(lines_of_panel) {
+    const int64_t even = ceil_div(lines, max64(ceil_div(lines, amx::kRows), 1));
+    step_lines = even && lines % even == 0 ? even : min64(amx::kRows, lines);
+    steps = step_lines ? lines / step_lines : 0;
+    last_lines = lines - steps * step_lines;
+  }
+  /* Bytes of a row that tiles read. */
+  int64_t row_bytes() const { return (steps + (last_lines > 0)) * step_lines * 4; }
+  /* Bytes from a copied row to the next: an odd number of lines, so that rows share no set of the cache. */
+  int64_t copied_row() const { return (round_up(row_bytes(), 64) / 64 | 1) * 64; }
+
+  /* Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights. */
+  amx::Shapes shapes() const {
+    amx::Shapes shapes;
+    for (int i = 0; i < 4; ++i) shapes.set(i, amx::kRows, amx::kRowBytes);
+    for (int i = 4; i < 6; ++i) shapes.set(i, amx::kRows, 4 * max64(step_lines, 1));
+    for (int i = 6; i < 8; ++i) shapes.set(i, max64(step_lines, 1), amx::kRowBytes);
+    return shapes;
+  }
+};
+
+/* The rows of a tile: `step` bytes from one to the next, and where their first sums lie. */
+struct RowTile {
+  const char *rows;
+  int64_t step;
+  const void *first; /* [16][16]; NULL: zeros */
+};
+
+/* Panels of weights: their lines, and copies of the last ones, followed by zeros. */
+struct WeightTiles {
+  const uint8_t *lines;
+  int64_t panel_bytes;
+  const uint8_t *last;             /* [panels][kTileBytes] */
+  const uint8_t *ahead = nullptr;  /* lines that are fetched, so many a step */
+  int64_t ahead_lines = 0;
+};
+
+/* Rows of signed bytes times weights of unsigned ones; rows and weights of bfloat16. */
+struct ByteProducts {
+  typedef int32_t Sum;
+  template <int C, int A, int B> static MYCC_INLINE void add() { amx::add_signed_unsigned<C, A, B>(); }
+};
+struct BfloatProducts {
+  typedef float Sum;
+  template <int C, int A, int B> static MYCC_INLINE void add() { amx::add_bfloats<C, A, B>(); }
+};
+
+/* A step: R tiles of rows from byte `at` on times P panels. */
+template <class Products, int R, int P>
+MYCC_INLINE void multiply_step(const RowTile *a, int64_t at, const uint8_t *b, int64_t panel_bytes) {
+  amx::load<4>(a[0].rows + at, a[0].step);
+  amx::load<6>(b, kTileLine);
+  Products::template add<0, 4, 6>();
+  if constexpr (P > 1) {
+    amx::load<7>(b + panel_bytes, kTileLine);
+    Products::template add<1, 4, 7>();
+  }
+  if constexpr (R > 1) {
+    amx::load<5>(a[1].rows + at, a[1].step);
+    Products::template add<2, 5, 6>();
+    if constexpr (P > 1) Products::template add<3, 5, 7>();
+  }
+}
+template <int T> MYCC_INLINE void begin_sums(const RowTile &a) {
+  if (a.first)
+    amx::load<T>(a.first, kTileLine);
+  else
+    amx::zero<T>();
+}
+/* Sums of R tiles of rows and P panels, to c[R * 16][kGroupPanels * 16]. */
+template <class Products, int R, int P>
+void multiply_tiles(const TileDepth &depth, const RowTile *a, const WeightTiles &b, typename Products::Sum *c) {
+  constexpr int64_t row = kGroupPanels * kPanel, row_bytes = row * sizeof(*c);
+  begin_sums<0>(a[0]);
+  if constexpr (P > 1) begin_sums<1>(a[0]);
+  if constexpr (R > 1) begin_sums<2>(a[1]);
+  if constexpr (R > 1 && P > 1) begin_sums<3>(a[1]);
+  const uint8_t *ahead = b.ahead;
+  for (int64_t s = 0; s < depth.steps; ++s) {
+    multiply_step<Products, R, P>(a, s * depth.step_lines * 4, b.lines + s * depth.step_lines * kTileLine, b.panel_bytes);
+    for (int64_t i = 0; i < b.ahead_lines; ++i, ahead += kTileLine) __builtin_prefetch(ahead, 0, 2);
+  }
+  if (depth.last_lines) multiply_step<Products, R, P>(a, depth.steps * depth.step_lines * 4, b.last, amx::kTileBytes);
+  amx::store<0>(c, row_bytes);
+  if constexpr (P > 1) amx::store<1>(c + kPanel, row_bytes);
+  if constexpr (R > 1) amx::store<2>(c + amx::kRows * row, row_bytes);
+  if constexpr (R > 1 && P > 1) amx::store<3>(c + amx::kRows * row + kPanel, row_bytes);
+}
+
+/* Those of one or two tiles of rows and a group of panels; what is fetched goes on behind what has been. */
+template <class Products>
+inline void multiply_group(const TileDepth &depth, const RowTile *a, bool two, WeightTiles &b, int64_t group,
+                           typename Products::Sum *c) {
+  WeightTiles own = b;
+  for (int64_t i = 0; i < group; i += 2, c += 2 * kPanel) {
+    if (i + 1 < group)
+      two ? multiply_tiles<Products, 2, 2>(depth, a, own, c) : multiply_tiles<Products, 1, 2>(depth, a, own, c);
+    else
+      two ? multiply_tiles<Products, 2, 1>(depth, a, own, c) : multiply_tiles<Products, 1, 1>(depth, a, own, c);
+    own.lines += 2 * own.panel_bytes, own.last += 2 * amx::kTileBytes;
+    own.ahead += depth.steps * own.ahead_lines * kTileLine;
+  }
+  b.ahead = own.ahead;
+}
+
+/* Panels of a group. */
+static inline int64_t group_panels(int64_t panel_bytes) {
+  return min64(max64(kGroupBytes / max64(2 * panel_bytes, 1), 1) * 2, kGroupPanels);
+}
+
+/* The rows of a task, in tiles, times its panels, a group at a time: panels(p, group) are those from number p of it on. */
+template <class Products, class Panels, class Epilogue>
+inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const RowTile *tiles, int64_t panel_bytes,
+                          const Panels &panels, typename Products::Sum *c, const Epilogue &epilogue) {
+  const int64_t count = ceil_div(place.columns, kPanel);
+  const int64_t most = group_panels(panel_bytes);
+  for (int64_t p = 0, group; p < count; p += group) {
+    group = min64(most, count - p);
+    WeightTiles b = panels(p, group);
+    const int64_t column = (place.panel + p) * kPanel, valid = min64(group * kPanel, place.columns - p * kPanel);
+    for (int64_t t = 0; t * amx::kRows < place.rows; t += 2) {
+      const int64_t row = place.row + t * amx::kRows, rows = min64(2 * amx::kRows, place.row + place.rows - row);
+      for (int64_t r = 0; r < rows; ++r) prefetch_operands(epilogue, place.z, row + r, column, valid, 0);
+      multiply_group<Products>(depth, tiles + t, rows > amx::kRows, b, group, c);
+      const Epilogue finish = epilogue; /* a copy that no store of bytes may change */
+      for (int64_t r = 0; r < rows; ++r) finish(place.z, row + r, column, c + r * kGroupPanels * kPanel, valid);
+    }
+  }
+}
+
+/* Tasks of whole pairs of tiles and panels. Workers share panels first, as each reads weights of its own then; where rows are
+ * patches, which are copied for each task, they share rows. */
+static inline TaskPlan plan_tiled_tasks(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t workers,
+                                        const TileDepth &depth, bool patches) {
+  const int64_t high = ceil_div(m, 2 * amx::kRows), wide = ceil_div(n, 2 * kPanel);
+  const int64_t most_rows = max64(kCopiedBytes / max64(depth.copied_row(), 1), 2 * amx::kRows);
+  int64_t row_blocks = ceil_div(m, most_rows), panel_blocks = 1;
+  if (workers > 1) {
+    const int64_t worth = max64(batch * m * n * max64(k, 1) / kTiledTaskWork, 1);
+    const int64_t wanted = ceil_div(min64(2 * workers, worth), batch);
+    if (patches) row_blocks = max64(row_blocks, min64(2 * wanted, high));
+    panel_blocks = min64(ceil_div(wanted, row_blocks), wide);
+    row_blocks = max64(row_blocks, min64(ceil_div(wanted, panel_blocks), high));
+  }
+  TaskPlan plan = {{m, 2 * amx::kRows, row_blocks}, {ceil_div(n, kPanel), 2, panel_blocks},
+                   batch * row_blocks * panel_blocks, 1};
+  if (workers == 1) plan.grain = plan.count;
+  return plan;
+}
+
+} // namespace mycc
+#endif
+#endif /* MYCC_KERNELS_GEMM_TILES_H */
