@@ -58,7 +58,7 @@ template <class Args, class Epilogue> struct BfloatTilesLoop {
     float *const c = carver.take<float>(sums);
     RowTile *const own = carver.take<RowTile>((size_t)tiles * sizeof(RowTile));
     for (int64_t t = 0; t < tiles; ++t) own[t] = {rows + t * amx::kRows * row, row, nullptr};
-    amx::configure(loop.depth.shapes());
+    const amx::Configured configured(loop.depth.shapes());
     int64_t filled_z = -1, filled_row = -1;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, args.n, task);
@@ -72,7 +72,6 @@ template <class Args, class Epilogue> struct BfloatTilesLoop {
       };
       multiply_task<BfloatProducts>(loop.depth, place, own, bytes, panels, c, loop.epilogue);
     }
-    amx::release();
   }
 
   /* Rounds the rows of a task. */

@@ -72,7 +72,7 @@ template <class Epilogue> struct IntegerTilesLoop {
     __builtin_memset(own.raised, 0x80, amx::kTileBytes);
     __builtin_memset(own.raised + amx::kTileBytes, 0, amx::kTileBytes);
     __builtin_memset(own.raised + amx::kTileBytes, 0x80, (size_t)(loop.depth.last_lines * kTileLine));
-    amx::configure(loop.depth.shapes());
+    const amx::Configured configured(loop.depth.shapes());
     int64_t filled = -1;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, loop.args.n, task);
@@ -80,7 +80,6 @@ template <class Epilogue> struct IntegerTilesLoop {
       filled = place.row;
       loop.multiply(own, place);
     }
-    amx::release();
   }
 
   /* Finds the tiles of a task's rows, copies those that have to be, and makes their first sums. */
