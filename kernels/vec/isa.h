@@ -401,7 +401,11 @@ MYCC_INLINE hf64 widen(qf32 v) { return __builtin_convertvector(v, hf64); }
 #endif
 
 /* The lowest bytes: compilers mask them and pack twice. */
-#if defined(MYCC_AVX2) && !defined(MYCC_AVX512)
+#if defined(MYCC_AVX512)
+MYCC_INLINE vi8 narrow8(vi32 v) {
+  return MYCC_PICK((vi8)__builtin_ia32_pmovdb512_mask(v, c8{}, (short)-1), (vi8)_mm512_cvtepi32_epi8((__m512i)v));
+}
+#elif defined(MYCC_AVX2)
 MYCC_INLINE vi8 narrow8(vi32 v) {
   typedef char c32 __attribute__((vector_size(32)));
   const vi32 low = {0x0c080400, -1, -1, -1, 0x0c080400, -1, -1, -1};

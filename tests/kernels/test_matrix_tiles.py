@@ -1,4 +1,4 @@
-"""Whole packages whose products go through matrix tiles, with C++ in the place of the instructions: on every machine."""
+"""Whole packages whose products go through matrix tiles, with C++ in the place of the instructions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 
 
 class Net(nn.Module):
-    """Convolutions of three, one and strided taps, with and without padding, then linear layers of 28 rows and of one."""
+    """Convolutions of several taps and of one, with strides and padding, then linear layers of many rows and of one."""
 
     def __init__(self) -> None:
         super().__init__()
