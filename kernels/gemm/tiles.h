@@ -2,7 +2,8 @@
  *
  * A tile of rows has 64 bytes of each of 16 rows, a tile of weights 16 lines of 64 bytes: of each of 16 columns the four
  * bytes that go with four bytes of a row. Two tiles of rows times two panels are four tiles of sums. Groups of panels stay in
- * the first cache while all rows of a task pass over them; their sums go through a buffer there to the epilogue.
+ * the first cache while all rows of a task pass over them; their sums go through a buffer there to the epilogue, which runs
+ * between the products of the next ones: tiles are multiplied beside vectors.
  */
 #ifndef MYCC_KERNELS_GEMM_TILES_H
 #define MYCC_KERNELS_GEMM_TILES_H
@@ -14,8 +15,9 @@
 namespace mycc {
 
 constexpr int64_t kTileLine = amx::kRowBytes; /* bytes of a line of weights */
-constexpr int64_t kGroupPanels = 8;           /* whose sums are finished together, at most */
+constexpr int64_t kGroupPanels = 4;           /* whose sums are finished together, at most */
 constexpr int64_t kGroupBytes = 24 << 10;     /* of weights, in the first cache of 48 KiB */
+constexpr int64_t kSumsOfBlock = 2 * amx::kRows * kGroupPanels * kPanel; /* of two tiles of rows; a task has two such buffers */
 constexpr int64_t kCopiedBytes = 512 << 10;   /* of a task's rows, in the second cache of 2 MiB */
 constexpr int64_t kTiledTaskWork = 1 << 21;   /* multiply-adds below which a task is not worth a chunk of its own */
 
@@ -70,6 +72,25 @@ struct BfloatProducts {
   template <int C, int A, int B> static MYCC_INLINE void add() { amx::add_bfloats<C, A, B>(); }
 };
 
+/* Rows of sums that the epilogue has still to see. */
+template <class Sum, class Epilogue> struct Unfinished {
+  const Epilogue &epilogue;
+  const Sum *c = nullptr; /* of the next row */
+  int64_t z = 0, row = 0, end = 0, column = 0, count = 0;
+  int64_t each = 0;       /* rows at a time */
+
+  __attribute__((noinline)) void finish(int64_t rows) {
+    const Epilogue own = epilogue; /* a copy that no store of bytes may change */
+    for (const int64_t last = row + rows; row < last; ++row, c += kGroupPanels * kPanel) own(z, row, column, c, count);
+  }
+  MYCC_INLINE void some() {
+    if (row < end) finish(min64(each, end - row));
+  }
+  void all() {
+    if (row < end) finish(end - row);
+  }
+};
+
 /* A step: R tiles of rows from byte `at` on times P panels. */
 template <class Products, int R, int P>
 MYCC_INLINE void multiply_step(const RowTile *a, int64_t at, const uint8_t *b, int64_t panel_bytes) {
@@ -92,9 +113,10 @@ template <int T> MYCC_INLINE void begin_sums(const RowTile &a) {
   else
     amx::zero<T>();
 }
-/* Sums of R tiles of rows and P panels, to c[R * 16][kGroupPanels * 16]. */
-template <class Products, int R, int P>
-void multiply_tiles(const TileDepth &depth, const RowTile *a, const WeightTiles &b, typename Products::Sum *c) {
+/* Sums of R tiles of rows and P panels, to c[R * 16][kGroupPanels * 16]; others are finished between the steps. */
+template <class Products, int R, int P, class Others>
+void multiply_tiles(const TileDepth &depth, const RowTile *a, const WeightTiles &b, typename Products::Sum *c,
+                    Others &others) {
   constexpr int64_t row = kGroupPanels * kPanel, row_bytes = row * sizeof(*c);
   begin_sums<0>(a[0]);
   if constexpr (P > 1) begin_sums<1>(a[0]);
@@ -104,6 +126,7 @@ void multiply_tiles(const TileDepth &depth, const RowTile *a, const WeightTiles 
   for (int64_t s = 0; s < depth.steps; ++s) {
     multiply_step<Products, R, P>(a, s * depth.step_lines * 4, b.lines + s * depth.step_lines * kTileLine, b.panel_bytes);
     for (int64_t i = 0; i < b.ahead_lines; ++i, ahead += kTileLine) __builtin_prefetch(ahead, 0, 2);
+    others.some();
   }
   if (depth.last_lines) multiply_step<Products, R, P>(a, depth.steps * depth.step_lines * 4, b.last, amx::kTileBytes);
   amx::store<0>(c, row_bytes);
@@ -113,15 +136,17 @@ void multiply_tiles(const TileDepth &depth, const RowTile *a, const WeightTiles 
 }
 
 /* Those of one or two tiles of rows and a group of panels; what is fetched goes on behind what has been. */
-template <class Products>
+template <class Products, class Others>
 inline void multiply_group(const TileDepth &depth, const RowTile *a, bool two, WeightTiles &b, int64_t group,
-                           typename Products::Sum *c) {
+                           typename Products::Sum *c, Others &others) {
   WeightTiles own = b;
   for (int64_t i = 0; i < group; i += 2, c += 2 * kPanel) {
     if (i + 1 < group)
-      two ? multiply_tiles<Products, 2, 2>(depth, a, own, c) : multiply_tiles<Products, 1, 2>(depth, a, own, c);
+      two ? multiply_tiles<Products, 2, 2>(depth, a, own, c, others)
+          : multiply_tiles<Products, 1, 2>(depth, a, own, c, others);
     else
-      two ? multiply_tiles<Products, 2, 1>(depth, a, own, c) : multiply_tiles<Products, 1, 1>(depth, a, own, c);
+      two ? multiply_tiles<Products, 2, 1>(depth, a, own, c, others)
+          : multiply_tiles<Products, 1, 1>(depth, a, own, c, others);
     own.lines += 2 * own.panel_bytes, own.last += 2 * amx::kTileBytes;
     own.ahead += depth.steps * own.ahead_lines * kTileLine;
   }
@@ -136,9 +161,11 @@ static inline int64_t group_panels(int64_t panel_bytes) {
 /* The rows of a task, in tiles, times its panels, a group at a time: panels(p, group) are those from number p of it on. */
 template <class Products, class Panels, class Epilogue>
 inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const RowTile *tiles, int64_t panel_bytes,
-                          const Panels &panels, typename Products::Sum *c, const Epilogue &epilogue) {
+                          const Panels &panels, typename Products::Sum *sums, const Epilogue &epilogue) {
   const int64_t count = ceil_div(place.columns, kPanel);
   const int64_t most = group_panels(panel_bytes);
+  typename Products::Sum *c = sums;
+  Unfinished<typename Products::Sum, Epilogue> others = {epilogue};
   for (int64_t p = 0, group; p < count; p += group) {
     group = min64(most, count - p);
     WeightTiles b = panels(p, group);
@@ -146,11 +173,16 @@ inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const 
     for (int64_t t = 0; t * amx::kRows < place.rows; t += 2) {
       const int64_t row = place.row + t * amx::kRows, rows = min64(2 * amx::kRows, place.row + place.rows - row);
       for (int64_t r = 0; r < rows; ++r) prefetch_operands(epilogue, place.z, row + r, column, valid, 0);
-      multiply_group<Products>(depth, tiles + t, rows > amx::kRows, b, group, c);
-      const Epilogue finish = epilogue; /* a copy that no store of bytes may change */
-      for (int64_t r = 0; r < rows; ++r) finish(place.z, row + r, column, c + r * kGroupPanels * kPanel, valid);
+      others.each = ceil_div(others.end - others.row, max64(depth.steps * ceil_div(group, 2), 1));
+      typename Products::Sum *const to = c == sums ? c + kSumsOfBlock : sums;
+      multiply_group<Products>(depth, tiles + t, rows > amx::kRows, b, group, to, others);
+      others.all();
+      c = to;
+      others.c = c, others.z = place.z, others.row = row, others.end = row + rows, others.column = column;
+      others.count = valid;
     }
   }
+  others.all();
 }
 
 /* Tasks of whole pairs of tiles and panels. Workers share panels first, as each reads weights of its own then; where rows are
