@@ -1,4 +1,4 @@
-"""The cases of scripts that compare packages: loops, views, convolutions, blocks, models and decode steps, as torch modules.
+"""The cases of scripts that compare packages: loops, views, convolutions, blocks, models and decode steps, as modules.
 
 It needs no part of the compiler, so that an older version of mycc can build the same cases.
 """

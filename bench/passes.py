@@ -1,16 +1,16 @@
 """What each optional pass of the schedule is worth: cases with the pass beside the same without it, in one run.
 
-    python bench/passes.py [--only loops,views,convolutions,blocks,models] [--passes inline,fuse-rows] [--threads 1] [--list]
-                           [--quick] [--jobs 2] [--side 1] [--json rows.json] [--known earlier.json]
+    python bench/passes.py [--only loops,views,convolutions,blocks,models] [--passes inline,fuse-rows] [--threads 1]
+                           [--list] [--quick] [--jobs 2] [--side 1] [--json rows.json] [--known earlier.json]
 
 Every case is scheduled once with all passes and once for each pass without it (`--set schedule.off=NAME`). Where the
 kernels or their plans differ, both packages are built and, unless their sources are the same, timed in turns. A ratio
-is the time without the pass over the time with it, the median of the turns: 1.10 says that the pass saves a tenth.
-A pass is kept where it moves a model or a block by 2 %, or a loop, a view or a convolution by 10 %; the last lines name those
-that move none so far on this machine. `--list` shows which cases each pass changes, and times none. `--quick` takes the
-first two cases of each kind, to see that all runs. `--jobs` cases are built at once, and then `--side` cases are timed
-at once, each on processors of its own. `--known` takes the rows of an earlier run on the same machine into the summary,
-and leaves out the passes that were worth their lines there.
+is the time without the pass over the time with it, the median of the turns: 1.10 says that the pass saves a tenth. A
+pass is kept where it moves a model or a block by 2 %, or a loop, a view or a convolution by 10 %; the last lines name
+those that move none so far on this machine. `--list` shows which cases each pass changes, and times none. `--quick`
+takes the first two cases of each kind, to see that all runs. `--jobs` cases are built at once, and then `--side`
+cases are timed at once, each on processors of its own. `--known` takes the rows of an earlier run on the same machine
+into the summary, and leaves out the passes that were worth their lines there.
 """
 
 from __future__ import annotations
