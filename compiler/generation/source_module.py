@@ -138,8 +138,7 @@ class SourceModel(nn.Module):
             torch.zeros(1, dtype=torch.int64), torch.arange(count)[None], count,
         )  # fmt: skip
         cross = Cache(layers=[_WrittenLayer(memory(), places) for memory in self._cross])
-        cache = EncoderDecoderCache(DynamicCache(), cross)
-        cache.is_updated = {}
+        cache = _of_both(DynamicCache(), cross, False)
         self.decoded(encoded, torch.zeros((1, 1), dtype=torch.int64), cache, None, None)
         return encoded
 
@@ -150,8 +149,7 @@ class SourceModel(nn.Module):
         places = Places(rows, start, positions, self._end(start, tokens.shape[1], self.length))
         end = self.source_length if source is None else self._end(source, 0, self.source_length)
         read: list[Any] = [_read_layer(memory(), rows, tokens.shape[0], end) for memory in self._cross]
-        cache = EncoderDecoderCache(call_cache([memory() for memory in self._own], places), Cache(layers=read))
-        cache.is_updated = dict.fromkeys(range(len(read)), True)
+        cache = _of_both(call_cache([memory() for memory in self._own], places), Cache(layers=read), True)
         mask = None
         if source is not None and (self.whole or self.texts > 1):
             mask = torch.arange(end)[None] < source[:, None]
@@ -181,6 +179,18 @@ class SourceModel(nn.Module):
         torch._check(end >= 1)
         torch._check(end <= most)
         return end
+
+
+def _of_both(own: Cache, cross: Cache, written: bool) -> EncoderDecoderCache:
+    """The cache of a decoder's own positions and of its source's. written: whether the source's hold something.
+
+    Its class asks a cache that it is made of for the length of each layer. A trace has no answer to that, and capture
+    would take TorchDynamo's way, which takes ten times as long.
+    """
+    cache = EncoderDecoderCache(own, DynamicCache())
+    cache.cross_attention_cache = cross
+    cache.is_updated = dict.fromkeys(range(len(cross.layers)), written)
+    return cache
 
 
 class _WrittenLayer(CallLayer):

@@ -27,10 +27,11 @@ from mycc.compiler.schedule import schedule
 from mycc.compiler.schedule.memory.laws import verify_memory
 from mycc.runtime.errors import CompileError, RunError
 
+from ..helpers.builds import QUICK
 from .catalog import SEED, Together
 
 SECONDS = 60  # for one call, from capture to schedule
-FLAGS = "-O1"
+FLAGS = QUICK
 T = TypeVar("T")
 
 

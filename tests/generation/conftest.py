@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import mycc
 import pytest
 
+from ..helpers.builds import QUICK
 from .folders import make_folder, make_network, train_tokenizer
 
 
@@ -31,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         max_batch=3,
         cache_tokens=160,
         chunk=16,
-        options={"codegen.sources": False, "build.flags": "-O1"},
+        options={"codegen.sources": False, "build.flags": QUICK},
     )
     return Made(path / "model", network, train_tokenizer(), package)
 
@@ -41,7 +42,7 @@ def checking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A package that checks five tokens of a draft at once."""
     return mycc.compile_generation(
         make_network("llama"), out=tmp_path_factory.mktemp("drafts") / "text.pkg", max_batch=2, chunk=16,
-        draft_tokens=5, verify=False, options={"build.flags": "-O1"},
+        draft_tokens=5, verify=False, options={"build.flags": QUICK},
     )  # fmt: skip
 
 

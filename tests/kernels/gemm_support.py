@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mycc.compiler.build.compile import COMPILE_FLAGS
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels
+from mycc.compiler.machine.targets import TARGETS, Target
 
 from ..helpers.libraries import compiled
 
@@ -49,6 +51,20 @@ def own_headers(isa: str) -> dict[str, str]:
     return {**beside, "micro_kernels.h": render_micro_kernels(isa)}
 
 
+def built(name: str, target: Target, into: Path, compiler: str = "g++") -> Path:
+    """The kernels of a source of this folder, with the flags of a package for `target`; all names can be found.
+
+    They are compiled once for the tests that call them and for those that read their code.
+    """
+    flags = [flag for flag in COMPILE_FLAGS if flag != "-fvisibility=hidden"]
+    command = [compiler, *flags, *WARNINGS, *target.flags, *INCLUDES, "-shared"]
+    return compiled(command, (HERE / name).read_text(), own_headers(target.isa), into, ("-pthread",))
+
+
+def target_of(isa: str) -> Target:
+    return next(target for target in TARGETS if target.isa == isa)
+
+
 def library(isa: str) -> ctypes.CDLL:
     """The compiled test library for an ISA level."""
     loaded, error = _build(isa)
@@ -59,11 +75,9 @@ def library(isa: str) -> ctypes.CDLL:
 @functools.cache
 def _build(isa: str) -> tuple[ctypes.CDLL | None, str]:
     """The library, or the compiler's words when it failed: once, not once per example."""
-    command = ["g++", *FLAGS, *WARNINGS, f"-march={isa}", *INCLUDES, "-shared", "-fPIC"]
-    source = (HERE / "gemm_library.cpp").read_text()
     with tempfile.TemporaryDirectory(prefix=f"mycc-gemm-{isa}-") as name:
         try:
-            out = compiled(command, source, own_headers(isa), Path(name) / "gemm.so", ("-pthread",))
+            out = built("gemm_library.cpp", target_of(isa), Path(name) / "gemm.so")
         except AssertionError as error:
             return None, str(error)
         return ctypes.CDLL(str(out)), ""

@@ -13,8 +13,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ..helpers.libraries import compiled
-from .gemm_support import FLAGS, HERE, INCLUDES, WARNINGS, levels, own_headers
+from .gemm_support import built, levels, target_of
 
 LEVELS = levels(2)
 INF = float("inf")
@@ -51,11 +50,7 @@ def library(isa: str) -> ctypes.CDLL:
 
 
 def build(isa: str, folder: Path) -> ctypes.CDLL:
-    flags = [flag for flag in FLAGS if flag != "-fvisibility=hidden"]
-    command = ["g++", *flags, *WARNINGS, f"-march={isa}", *INCLUDES, "-shared", "-fPIC"]
-    source = (HERE / "attention_library.cpp").read_text()
-    out = compiled(command, source, own_headers(isa), folder / "attention.so", ("-pthread",))
-    loaded = ctypes.CDLL(str(out))
+    loaded = ctypes.CDLL(str(built("attention_library.cpp", target_of(isa), folder / "attention.so")))
     for name in NAMES.values():
         for function in ("attention", "attention_gradient"):
             getattr(loaded, f"test_{function}_{name}").restype = ctypes.c_int64

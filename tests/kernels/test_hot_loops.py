@@ -3,20 +3,20 @@ read and write is fetched ahead."""
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
-from mycc.compiler.build.compile import COMPILE_FLAGS
 from mycc.compiler.machine.cpu import PANEL
 from mycc.compiler.machine.targets import TARGETS, Target
 from mycc.compiler.schedule.matrix.register_tiles import TILE_SETS, Tile
 from mycc.compiler.schedule.matrix.run_tiles import RUN_TILE_SETS
 
-from ..helpers.libraries import compiled
-from .gemm_support import HERE, INCLUDE, ROOT, own_headers
+from .gemm_support import built
 
 #: levels with register tiles of their own
 CPU = [target for target in TARGETS if not target.level]
@@ -31,17 +31,16 @@ def tool(target: Target, name: str) -> str | None:
     return shutil.which(name if target.arch == "x86_64" else f"{target.arch}-linux-gnu-{name}")
 
 
-def disassembly(target: Target, folder: Path, source: Path = HERE / "gemm_library.cpp") -> str:
-    """The kernels of `source`, built with the flags of a package for `target`."""
+@functools.cache
+def disassembly(target: Target, source: str = "gemm_library.cpp") -> str:
+    """The kernels of a source of this folder, built with the flags of a package for `target`."""
     compiler, objdump = tool(target, "g++"), tool(target, "objdump")
     if compiler is None or objdump is None:
         pytest.skip(f"no compiler for {target.arch}")
-    include = [f"-I{path}" for path in (INCLUDE, ROOT)]
-    flags = [flag for flag in COMPILE_FLAGS if flag != "-fvisibility=hidden"]  # names to find the tiles by
-    command = [compiler, *flags, *target.flags, *include, "-shared"]
-    out = compiled(command, source.read_text(), own_headers(target.isa), folder / "kernels.so")
-    done = subprocess.run([objdump, "-dC", "--no-show-raw-insn", str(out)], check=True, capture_output=True, text=True)
-    return done.stdout
+    with tempfile.TemporaryDirectory() as folder:
+        out = built(source, target, Path(folder) / "kernels.so", compiler)
+        command = [objdump, "-dC", "--no-show-raw-insn", str(out)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def functions(assembly: str, name: str) -> dict[str, list[tuple[int, str]]]:
@@ -89,8 +88,8 @@ def touches_stack(text: str) -> bool:
 
 
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
-def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
-    assembly = disassembly(target, tmp_path)
+def test_tiles_stay_in_registers(target: Target) -> None:
+    assembly = disassembly(target)
     lanes, checked = TILE_SETS[target.isa].cpu.lanes, 0
     runs = RUN_TILE_SETS[target.isa].tiles
     turns = (
@@ -114,10 +113,10 @@ def test_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [t for t in CPU if RUN_TILE_SETS[t.isa].taps], ids=lambda target: target.isa)
-def test_taps_stay_in_registers(target: Target, tmp_path: Path) -> None:
+def test_taps_stay_in_registers(target: Target) -> None:
     """A pixel is broadcast for all its products, and those with zeros at the ends of a row are left out."""
     table = {tile.name: tile for tile in RUN_TILE_SETS[target.isa].tap_tiles}
-    tiles = functions(disassembly(target, tmp_path), r"taps_\d+_")
+    tiles = functions(disassembly(target), r"taps_\d+_")
     assert len(tiles) == len(table)
     for signature, lines in tiles.items():
         tile = table[re.findall(r"taps_\w+", signature)[0]]
@@ -131,9 +130,9 @@ def test_taps_stay_in_registers(target: Target, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [t for t in CPU if t.lanes == PANEL], ids=lambda target: target.isa)
-def test_one_panel_multiplies_from_memory(target: Target, tmp_path: Path) -> None:
+def test_one_panel_multiplies_from_memory(target: Target) -> None:
     """A broadcast that one multiply-add uses is its operand: into a register it takes a multiply-add's place (0084)."""
-    tiles = functions(disassembly(target, tmp_path), r"runs_\d+x(?:[4-9]|\d\d)x16\b")
+    tiles = functions(disassembly(target), r"runs_\d+x(?:[4-9]|\d\d)x16\b")
     assert len(tiles) == sum(tile.panels == 1 and tile.pixels >= 4 for tile in RUN_TILE_SETS[target.isa].tiles)
     for name, lines in tiles.items():
         for loop in longest_loops(lines):
@@ -142,9 +141,9 @@ def test_one_panel_multiplies_from_memory(target: Target, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
-def test_tiles_prefetch_their_results(target: Target, tmp_path: Path) -> None:
+def test_tiles_prefetch_their_results(target: Target) -> None:
     """Places of results that no general register is left for would be moved out of a vector's for every k."""
-    tiles = functions(disassembly(target, tmp_path), r"tile_\d+x\d+<float>")
+    tiles = functions(disassembly(target), r"tile_\d+x\d+<float>")
     table = {(t.rows, t.panels * PANEL): t for t in TILE_SETS[target.isa].tiles}
     assert len(tiles) == len(table)
     for name, lines in tiles.items():
@@ -161,10 +160,10 @@ def test_tiles_prefetch_their_results(target: Target, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [t for t in CPU if TILE_SETS[t.isa].row_sums > 1], ids=lambda target: target.isa)
-def test_a_row_prefetches_each_line_of_its_panel_once(target: Target, tmp_path: Path) -> None:
+def test_a_row_prefetches_each_line_of_its_panel_once(target: Target) -> None:
     """Into the first cache, in the loops of a panel that is a stream by itself: past the others where it comes from
     memory (0102); with float32 not in the third loop (0087)."""
-    tiles = functions(disassembly(target, tmp_path), r"tile_1x16<")
+    tiles = functions(disassembly(target), r"tile_1x16<")
     assert len(tiles) == 3, "of float32, bfloat16 and float16"
     for name, lines in tiles.items():
         floats, loops = "<float>" in name, longest_loops(lines)
@@ -178,9 +177,9 @@ def test_a_row_prefetches_each_line_of_its_panel_once(target: Target, tmp_path: 
 
 
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
-def test_nchw_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
+def test_nchw_tiles_stay_in_registers(target: Target) -> None:
     """Every vector of inputs is loaded once for all outputs of the tile."""
-    tiles = functions(disassembly(target, tmp_path), r"nchw_tile<")
+    tiles = functions(disassembly(target), r"nchw_tile<")
     assert len(tiles) > 8
     for name, lines in tiles.items():
         outputs, vectors = (int(size) for size in re.findall(r"nchw_tile<(\d+), (\d+)>", name)[0])
@@ -193,9 +192,9 @@ def test_nchw_tiles_stay_in_registers(target: Target, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
-def test_attention_makes_weights_in_registers(target: Target, tmp_path: Path) -> None:
+def test_attention_makes_weights_in_registers(target: Target) -> None:
     """The loop that multiplies values and makes weights of the next scores: two keys of 8 rows by 1 or 2 panels."""
-    tiles = functions(disassembly(target, tmp_path, HERE / "attention_library.cpp"), "weight_tile_")
+    tiles = functions(disassembly(target, "attention_library.cpp"), "weight_tile_")
     panels = TILE_SETS[target.isa].value_panels
     assert {int(re.findall(r"weight_tile_8x(\d+)", name)[0]) for name in tiles} == {16 * p for p in panels}
     for name, lines in tiles.items():
@@ -208,29 +207,10 @@ def test_attention_makes_weights_in_registers(target: Target, tmp_path: Path) ->
         assert any("vperm" in text for text in loop), f"{name} takes powers from no table: {loop}"
 
 
-RESIDUAL = """
-#include "kernels/gemm/gemm.h"
-using namespace mycc;
-struct Add {
-  float *y;
-  const float *x;
-  void operator()(int64_t, int64_t m, int64_t n, const float *acc, int64_t count) const {
-    for (int64_t i = 0; i < count; ++i) y[64 * m + n + i] = acc[i] + x[64 * m + n + i];
-  }
-  void prefetch(int64_t, int64_t m, int64_t n, int64_t count) const {
-    for (int64_t column = n; column < n + count; column += 16) prefetch_l1(x + 64 * m + column);
-  }
-};
-void product(const mycc_host *host, const GemmArgs &args, float *y, const float *x) { gemm(host, args, Add{y, x}); }
-"""
-
-
 @pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
-def test_residuals_are_prefetched(target: Target, tmp_path: Path) -> None:
+def test_residuals_are_prefetched(target: Target) -> None:
     """The compiler takes a function that only prefetches for one without effects, and deletes its calls."""
-    source = tmp_path / "residual.cpp"
-    source.write_text(RESIDUAL)
-    blocks = functions(disassembly(target, tmp_path, source), "multiply_block")
+    blocks = functions(disassembly(target, "residual.cpp"), "multiply_block")
     assert blocks
     for name, lines in blocks.items():
         assert any(re.match(r"prefetcht0|prfm\s+pldl1keep", text) for _, text in lines), name

@@ -122,6 +122,7 @@ def from_end(x: torch.Tensor) -> Any:
     y = x.clone()
     y[-(n // 2) :, -min(m, 2)] = 1.5
     y[-n] += 1
+    y[n // 2 : n // 3] = 2.5  # nothing
     known = torch.arange(3 * n).reshape(n, 3)[-(n // 2), 0]
     return x[n // 3 : n - n // 3, -min(m, 3) :], x[-(n // 2)], x[:, -min(m, 3) : -1], y, x + known, x[1 - n // 4]
 

@@ -13,6 +13,8 @@ import pytest
 import torch
 from mycc.runtime.verify import verify_package
 
+from ..helpers.builds import QUICK
+
 C64, C128 = torch.complex64, torch.complex128
 POINTS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 30.0, -30.0)
 EDGES = (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan)
@@ -120,7 +122,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Any:
     entries: dict[str, Any] = dict(CASES)
     entries.update({f"of_{name}": (getattr(torch, name), (points,)) for name in FUNCTIONS})
     entries.update({f"edge_{name}": (getattr(torch, name), (edges,)) for name in AT_EDGES})
-    options = {"verify": False, "options": {"build.flags": "-O1"}}
+    options = {"verify": False, "options": {"build.flags": QUICK}}
     return mycc.load(mycc.compile(entries, out=folder / "complex.pkg", **options))
 
 

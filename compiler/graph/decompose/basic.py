@@ -188,8 +188,14 @@ def slice_scatter(
     size = x.shape[dim]
     first, last = _bound(start, 0, size), _bound(end, size, size)
     if step == 1:
+        # The three lengths add up to `size` as symbols too: sizes of what follows would grow with each write.
+        length = part.shape[dim]
+        if _is_zero(size - last):
+            first, after = size - length, 0
+        else:
+            after = size - first - length
         before = [] if _is_zero(first) else [x.narrow(dim, 0, first)]
-        behind = [] if _is_zero(size - last) else [x.narrow(dim, last, size - last)]
+        behind = [] if _is_zero(after) else [x.narrow(dim, first + length, after)]
         return torch.cat([*before, part, *behind], dim)
     column = [1] * x.dim()
     column[dim] = -1
