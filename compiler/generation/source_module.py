@@ -188,7 +188,7 @@ def _of_both(own: Cache, cross: Cache, written: bool) -> EncoderDecoderCache:
     would take TorchDynamo's way, which takes ten times as long.
     """
     cache = EncoderDecoderCache(own, DynamicCache())
-    cache.cross_attention_cache = cross
+    cache.cross_attention_cache = cross  # type: ignore[assignment]
     cache.is_updated = dict.fromkeys(range(len(cross.layers)), written)
     return cache
 
