@@ -29,6 +29,7 @@ def environment(folder: str) -> jinja2.Environment:
         "lstrip_blocks": folder == "cuda",
         "keep_trailing_newline": True,
         "autoescape": False,
+        "auto_reload": False,  # or else the file's age is asked for at every kernel
     }
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader([TEMPLATES / folder]),

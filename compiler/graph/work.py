@@ -49,6 +49,7 @@ class Work:
         ranges: size symbol -> bounds and the input dimension that defines it.
         origins: target -> where a constant comes from, where that is known.
         by_value: names of tensors of the model whose values have decided about the graph.
+        bodies: definitions of operators that have been traced, by all that they depend on; None: it has none.
     """
 
     graph: torch.fx.Graph
@@ -57,6 +58,7 @@ class Work:
     _sizes: dict[sympy.Expr, Node] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
     by_value: set[str] = field(default_factory=set)
+    bodies: dict[tuple[Any, ...], torch.fx.GraphModule | None] = field(default_factory=dict)
 
     def nodes(self, backwards: bool = False) -> Iterator[Node]:
         """The nodes in order, those left out that a pass removes on its way, and those that it adds."""

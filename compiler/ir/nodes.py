@@ -7,8 +7,10 @@ Every node finishes its elements with `stores`, so that an epilogue is nothing b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, TypeVar
 
 from .buffers import Buffer
 from .expr import Acc, Expr, Load
@@ -51,6 +53,24 @@ class Store:
         return f"{self.buffer.name}[{self.index}] = {self.value}"
 
 
+N = TypeVar("N", bound="Node")
+
+
+def kept(question: Callable[[N], tuple[Buffer, ...]]) -> Callable[[N], tuple[Buffer, ...]]:
+    """A question to a node, whose answer the node keeps: passes ask it many times, and nodes do not change."""
+    name = f"_{question.__qualname__}"
+
+    @wraps(question)
+    def answered(node: N) -> tuple[Buffer, ...]:
+        answers: dict[str, Any] = node.__dict__
+        if name not in answers:
+            answers[name] = question(node)
+        found: tuple[Buffer, ...] = answers[name]
+        return found
+
+    return answered
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """Base: `dims` are the loops over the elements that the node finishes."""
@@ -64,6 +84,7 @@ class Node:
         for store in self.stores:
             yield store.value
 
+    @kept
     def reads(self) -> tuple[Buffer, ...]:
         """The buffers that its expressions load from, each once."""
         found: dict[Buffer, None] = {}
@@ -75,6 +96,7 @@ class Node:
                 found[load.buffer] = None
         return tuple(found)
 
+    @kept
     def writes(self) -> tuple[Buffer, ...]:
         """The buffers that it stores to, each once."""
         return tuple(dict.fromkeys(s.buffer for s in self.stores))
@@ -134,12 +156,14 @@ class Nest(Node):
         for stage in self.stages:
             yield from stage.expressions()
 
+    @kept
     def reads(self) -> tuple[Buffer, ...]:
         """The buffers that its stages load from and that none of them writes, each once."""
         written = {b for s in self.stages for b in s.writes()}
         found = dict.fromkeys(b for s in self.stages for b in s.reads())
         return tuple(b for b in found if b not in written)
 
+    @kept
     def writes(self) -> tuple[Buffer, ...]:
         """The buffers that its stages store to and that outlive it, each once."""
         return tuple(dict.fromkeys(b for s in self.stages for b in s.writes() if b not in self.locals))
@@ -187,12 +211,14 @@ class Scatter(Node):
         for update in self.updates:
             yield update.value
 
+    @kept
     def reads(self) -> tuple[Buffer, ...]:
         """As of Node, with what the places of the updates are loaded from."""
         found = dict.fromkeys(super().reads())
         found |= dict.fromkeys(load.buffer for u in self.updates for load in _index_loads(u.index))
         return tuple(b for b in found if b not in self.writes())
 
+    @kept
     def writes(self) -> tuple[Buffer, ...]:
         """The buffers of its stores and of its updates, each once."""
         return tuple(dict.fromkeys(s.buffer for s in (*self.stores, *self.updates)))

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from .buffers import Buffer, Operand
 from .expr import Acc, Expr
 from .index import ONE, Index, Var
-from .nodes import Node
+from .nodes import Node, kept
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,7 @@ class Gemm(Node):
             yield self.prologue.value
         yield from super().expressions()
 
+    @kept
     def reads(self) -> tuple[Buffer, ...]:
         """The buffers that it reads, each once."""
         others = (b.buffer for b, _ in self.also)
@@ -239,6 +240,7 @@ class Conv(Node):
         groups, flat = self.window.groups, len(self.dims) == 4 and not self.is_nchw
         return flat and groups > 1 and self.in_shape[3] == groups == self.channel.extent
 
+    @kept
     def reads(self) -> tuple[Buffer, ...]:
         """The buffers that it reads, each once."""
         return tuple(dict.fromkeys((self.x.buffer, self.w, *super().reads())))
@@ -259,6 +261,7 @@ class ConvChain(Node):
         for link in self.links:
             yield from link.expressions()
 
+    @kept
     def reads(self) -> tuple[Buffer, ...]:
         """The buffers that it reads, each once."""
         return tuple(dict.fromkeys(b for link in self.links for b in link.reads() if b not in self.locals))
@@ -335,10 +338,12 @@ class Attention(Node):
             yield self.score
         yield from super().expressions()
 
+    @kept
     def reads(self) -> tuple[Buffer, ...]:
         """The buffers that it reads, each once."""
         return tuple(dict.fromkeys((*(o.buffer for o in (*self.operands, *self.tables)), *super().reads())))
 
+    @kept
     def writes(self) -> tuple[Buffer, ...]:
         """The buffers that it writes."""
         return (self.out.buffer, *(() if self.logsumexp is None else (self.logsumexp.buffer,)))
@@ -388,10 +393,12 @@ class AttentionGradient(Node):
             yield self.score
         yield from super().expressions()
 
+    @kept
     def reads(self) -> tuple[Buffer, ...]:
         """The buffers that it reads, each once."""
         return tuple(dict.fromkeys((*(o.buffer for o in self.operands), *super().reads())))
 
+    @kept
     def writes(self) -> tuple[Buffer, ...]:
         """The buffers that it writes."""
         return tuple(o.buffer for o in self.results)

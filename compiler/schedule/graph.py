@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import TypeVar
@@ -28,16 +29,31 @@ class NodeGraph:
     def _index(self) -> None:
         self._readers: dict[Buffer, list[AnyNode]] = {}
         self._writers: dict[Buffer, list[AnyNode]] = {}
-        self._position: dict[AnyNode, int] = {}
-        for i, node in enumerate(self.nodes):
-            self._enter(node, i)
+        self._overwriters: dict[Buffer, list[AnyNode]] = {}  # by the piece of memory
+        self._position = {n: i for i, n in enumerate(self.nodes)}
+        for node in self.nodes:
+            self._enter(node)
 
-    def _enter(self, node: AnyNode, position: int) -> None:
-        self._position[node] = position
-        for buffer in node.reads():
-            self._readers.setdefault(buffer, []).append(node)
-        for buffer in node.writes():
-            self._writers.setdefault(buffer, []).append(node)
+    def _enter(self, node: AnyNode) -> None:
+        for table, buffers in self._tables(node):
+            for buffer in buffers:
+                table.setdefault(buffer, []).append(node)
+
+    def _leave(self, node: AnyNode) -> None:
+        for table, buffers in self._tables(node):
+            for buffer in buffers:
+                table[buffer].remove(node)
+
+    def _tables(self, node: AnyNode) -> tuple[tuple[dict[Buffer, list[AnyNode]], Iterable[Buffer]], ...]:
+        return (
+            (self._readers, node.reads()),
+            (self._writers, node.writes()),
+            (self._overwriters, overwrites(node)),
+        )
+
+    def _place(self, node: AnyNode) -> int:
+        """Where a node lies in the list of nodes: positions have holes where nodes were taken out."""
+        return bisect_left(self.nodes, self._position[node], key=self.position)
 
     def readers(self, buffer: Buffer) -> list[AnyNode]:
         """The nodes that read a buffer."""
@@ -59,45 +75,28 @@ class NodeGraph:
         return next(n for n in names if n not in taken)
 
     def position(self, node: AnyNode) -> int:
-        """Where a node stands in the order of the program, from 0 on."""
+        """A number that is larger for each later node of the program."""
         return self._position[node]
 
     def replace(self, old: AnyNode, new: AnyNode) -> None:
         """Puts a node in another's place; its readers and writers follow."""
-        position = self._position.pop(old)
+        place = self._place(old)
         self._leave(old)
-        self.nodes[position] = new
-        self._enter(new, position)
-
-    def expand(self, node: AnyNode, nodes: Sequence[AnyNode]) -> None:
-        """Puts several nodes in the place of one."""
-        position = self.nodes.index(node)
-        self.nodes[position : position + 1] = nodes
-        self._index()
+        self._position[new] = self._position.pop(old)
+        self.nodes[place] = new
+        self._enter(new)
 
     def replace_by(self, old: AnyNode, new: Sequence[AnyNode]) -> None:
         """Puts nodes in another's place, in their order."""
-        position = self._position[old]
-        self.nodes[position : position + 1] = new
+        place = self._place(old)
+        self.nodes[place : place + 1] = new
         self._index()
 
     def remove(self, node: AnyNode) -> None:
-        """Takes a node out; positions of the others keep their order."""
-        self._leave(node)
+        """Takes a node out."""
+        del self.nodes[self._place(node)]
         del self._position[node]
-        self.nodes.remove(node)
-        self._position = {n: i for i, n in enumerate(self.nodes)}
-
-    def _leave(self, node: AnyNode) -> None:
-        for table, buffers in ((self._readers, node.reads()), (self._writers, node.writes())):
-            for buffer in buffers:
-                table[buffer].remove(node)
-
-    def move(self, node: AnyNode, position: int) -> None:
-        """Moves a node to a position in the order."""
-        self.nodes.remove(node)
-        self.nodes.insert(position, node)
-        self._position = {n: i for i, n in enumerate(self.nodes)}
+        self._leave(node)
 
     def crosses(self, buffers: Iterable[Buffer], first: AnyNode, last: AnyNode) -> bool:
         """Whether a node between two others writes over the memory that one of the buffers lies in: then nothing that
@@ -106,18 +105,16 @@ class NodeGraph:
         if not roots:
             return False
         low, high = sorted((self.position(first), self.position(last)))
-        return any(roots & overwrites(node) for node in self._between(low, high))
+        return any(low < self.position(node) < high for root in roots for node in self._overwriters.get(root, ()))
 
     def meets_readers(self, node: AnyNode, other: AnyNode) -> bool:
         """Whether a node between the two reads what `node` writes over: then it may not move there."""
         roots = overwrites(node)
         if not roots:
             return False
-        low, high = sorted((self.position(node), self.position(other)))
-        return any(b.root in roots for n in self._between(low, high) for b in (*n.reads(), *n.writes()))
-
-    def _between(self, low: int, high: int) -> list[AnyNode]:
-        return [n for n in self.nodes if low < self.position(n) < high]
+        low, high = sorted((self._place(node), self._place(other)))
+        between = self.nodes[low + 1 : high]
+        return any(b.root in roots for n in between for b in (*n.reads(), *n.writes()))
 
     def result(self) -> Program:
         """The program with the graph's nodes."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from mycc.compiler.graph.decompose import decompose
 from mycc.compiler.graph.decompose.all_families import DECOMPOSITIONS
 from mycc.compiler.model.operators.kept import KEPT
 from mycc.compiler.verify import eager
@@ -265,3 +266,20 @@ def test_an_element_put_into_a_dimension_that_is_two_of_the_example(place: int) 
     for n in (1, 2, 3, 9):
         given = torch.arange(6.0 * n).reshape(n, 3, 2)
         assert torch.equal(eager(graph, (given,))[0], increased(given))
+
+
+def test_operators_that_are_alike_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that differ in an argument, a shape or a dtype have definitions of their own."""
+    traced = []
+    make = decompose.make_fx
+    monkeypatch.setattr(decompose, "make_fx", lambda run, **how: traced.append(run) or make(run, **how))
+
+    def four(m: Any, x: torch.Tensor) -> torch.Tensor:
+        same = F.glu(x.repeat(1, 2), -1) + F.glu(x.repeat(1, 2) * 2, -1) * 3
+        return same + F.glu(x.repeat(2, 1), 0) + F.glu(x.repeat(1, 2).double(), -1).float()
+
+    x = torch.randn(4, 4)
+    graph = graph_of(four, x)
+    result = passed(graph)
+    assert len(traced) == 3
+    torch.testing.assert_close(eager(result, (x,))[0], four(None, x))

@@ -142,16 +142,52 @@ def decompose_node(work: Work, node: Node) -> bool:
 def _trace_definition(work: Work, node: Node, definition: Callable[..., Any]) -> torch.fx.GraphModule | None:
     """The definition on the node's fake arguments, as a graph whose placeholders are its argument nodes."""
     nodes = list(dict.fromkeys(node.all_input_nodes))
+    used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
+    key = _body_key(node, definition, nodes, used)
+    if key is not None and key in work.bodies:
+        return work.bodies[key]
 
     def run(*values: Any) -> Any:
         env = dict(zip(nodes, values, strict=True))
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
         result = definition(*_plain(args), **_plain(kwargs))
-        used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
         return _in_types_of(result, node.meta["val"], used)
 
     body = trace(work, node, run, [n.meta["val"] for n in nodes])
-    return None if body is None or _is_no_progress(body, node) else body
+    body = None if body is None or _is_no_progress(body, node) else body
+    if key is not None:
+        work.bodies[key] = body
+    return body
+
+
+def _body_key(
+    node: Node, definition: Callable[..., Any], nodes: Sequence[Node], used: Collection[Any]
+) -> tuple[Any, ...] | None:
+    """All that a definition's graph depends on: layers that are alike have it traced once. None where a size is no
+    number, since the trace then asks about sizes at this line of the model."""
+    values = [*(n.meta.get("val") for n in nodes), node.meta["val"]]
+    if not all(_is_fixed(v) for v in values):
+        return None
+    places: dict[Any, str] = {n: f"operand {i}" for i, n in enumerate(nodes)}
+    arguments = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: places[n])
+    return (node.target, definition, repr(arguments), repr(sorted(used)), *map(_described, values))
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether a value is known up to the elements of its tensors."""
+    if isinstance(value, torch.Tensor):
+        sizes = (*value.shape, *value.stride(), value.storage_offset()) if value.layout == torch.strided else (None,)
+        return all(isinstance(n, int) for n in sizes)
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_fixed, value))
+    return value is None or isinstance(value, (bool, int, float))
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        bits = value.is_conj(), value.is_neg()
+        return value.dtype, value.device, tuple(value.shape), value.stride(), value.storage_offset(), bits
+    return tuple(map(_described, value)) if isinstance(value, (tuple, list)) else repr(value)
 
 
 def _in_types_of(result: Any, val: Any, used: Collection[Any]) -> Any:

@@ -21,6 +21,7 @@ from ...ir.index import (
     ONE,
     ZERO,
     Index,
+    Indirect,
     maximum,
     minimum,
     product,
@@ -152,7 +153,14 @@ def copied_to_write(builder: Builder, t: Tensor, order: Sequence[int] | None = N
 
 def reads_memory(builder: Builder, t: Tensor, root: Buffer) -> bool:
     """Whether an element of the tensor is read from that memory."""
-    return any(load.buffer.root is root for load, _ in _loads(builder, t))
+    return root in memory_read(builder, t)
+
+
+def memory_read(builder: Builder, t: Tensor) -> set[Buffer]:
+    """The pieces of memory that an element of the tensor is read from."""
+    if t.strided is not None and not any(isinstance(a, Indirect) for a in t.strided.offset.atoms()):
+        return {t.strided.buffer.root}
+    return {load.buffer.root for load, _ in _loads(builder, t)}
 
 
 def _loads(builder: Builder, t: Tensor) -> Iterator[tuple[Load, Index]]:

@@ -19,7 +19,7 @@ from ...ir.in_place import over_own_elements
 from ...ir.nodes import Map
 from ...ir.program import AnyNode
 from .builder import Builder
-from .in_place import reads_memory
+from .in_place import memory_read
 from .tensor import Strided, Tensor, is_dense
 
 __all__ = ["stored_there"]
@@ -34,20 +34,23 @@ def stored_there(
         targets: memory and its value after the call.
         results: of the call, which have memory of their own.
     """
+    if not targets:
+        return {}, []
     readers, writers = _accesses(builder.nodes)
     sources = Counter(_temporary(t) for _, t in (*targets, *((None, t) for t in results)))
+    read = [memory_read(builder, t) for t in (*(t for _, t in targets), *results)]
+    times_read = Counter(root for roots in read for root in roots)
     names: dict[Buffer, Buffer] = {}
     found = []
-    for i, (root, t) in enumerate(targets):
+    for (root, t), own in zip(targets, read, strict=False):
         source = _temporary(t)
-        others = [other for j, (_, other) in enumerate(targets) if j != i]
         if (
             source is not None
             and sources[source] == 1
             and builder.latest(root) is root
             and source.dtype == root.dtype
             and source.size == root.size
-            and not any(reads_memory(builder, other, root) for other in (*others, *results))
+            and times_read[root] == (root in own)
             and _may_write(builder.nodes, readers, writers, source, root)
         ):
             names[source] = builder.later(root)

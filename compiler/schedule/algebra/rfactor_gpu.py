@@ -71,7 +71,7 @@ def _split_long_rows(graph: NodeGraph, node: Reduce, facts: SplitFacts) -> None:
     second = replace(
         node, rdims=(part,), reductions=(Reduction(reduction.acc, AGAIN[reduction.op], Load(buffer, place)),)
     )
-    graph.expand(node, (first, second))
+    graph.replace_by(node, (first, second))
 
 
 def _along(node: Reduce, reduction: Reduction) -> bool:

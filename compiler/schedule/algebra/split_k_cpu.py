@@ -27,7 +27,7 @@ def split_k(graph: NodeGraph) -> None:
     """Rewrites the products that are too few tasks."""
     for node in list(graph.nodes):
         if isinstance(node, Gemm) and (parts := _parts(node)) > 1:
-            graph.expand(node, split_product(node, parts))
+            graph.replace_by(node, split_product(node, parts))
 
 
 def _parts(node: Gemm) -> int:

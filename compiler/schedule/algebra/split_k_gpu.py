@@ -37,7 +37,7 @@ def split_products(graph: NodeGraph, device: Device) -> None:
         if isinstance(node, Gemm):
             parts = _parts(node, device)
             if parts > 1 and _feeds_rows(graph, node):
-                graph.expand(node, split_product(node, parts))
+                graph.replace_by(node, split_product(node, parts))
 
 
 def _parts(node: Gemm, device: Device) -> int:

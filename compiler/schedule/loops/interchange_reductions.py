@@ -30,7 +30,7 @@ def interchange_reductions(graph: NodeGraph) -> None:
         if isinstance(node, Reduce):
             order = _read_order(node)
             if order is not None and any(s.index != row_major(order) for s in node.stores):
-                graph.expand(node, _reduced(graph, node, order))
+                graph.replace_by(node, _reduced(graph, node, order))
 
 
 def _read_order(node: Reduce) -> tuple[Var, ...] | None:

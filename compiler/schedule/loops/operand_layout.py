@@ -67,7 +67,7 @@ def transpose_operands(graph: NodeGraph) -> None:
         elif isinstance(node, Map | Reduce | Scan):
             changed = _with_transposed(_ordered(node), copies)
         if copies.buffers:
-            graph.expand(node, [*(_copy(node, *key, copy) for key, copy in copies.buffers.items()), changed])
+            graph.replace_by(node, [*(_copy(node, *key, copy) for key, copy in copies.buffers.items()), changed])
         elif isinstance(node, Map) and _crosses(_ordered(node)) and not _crosses(node):
             graph.replace(node, _ordered(node))  # its tiles turn the operand
 

@@ -108,7 +108,7 @@ def separate_rows(graph: NodeGraph, remarks: Remarks, facts: RowFacts) -> None:
         if isinstance(node, Nest) and row_form(node, facts) is None:
             stages = _with_buffers(node)
             remarks.refused(label(node), label(stages[-1]), "its rows do not fit one program")
-            graph.expand(node, stages)
+            graph.replace_by(node, stages)
 
 
 def _with_buffers(nest: Nest) -> tuple[Map | Reduce, ...]:
