@@ -34,7 +34,8 @@ static inline void pair_lines(const bfloat *from, int64_t k, const TileDepth &de
   for (int64_t n = 0; k % 2 && n < kPanel; ++n) __builtin_memcpy(to + l * kTileLine + 4 * n, from + (k - 1) * kPanel + n, 2);
 }
 
-template <class Args, class Epilogue> struct BfloatTilesLoop {
+/* Sides: 2 where columns have partners, which are as many panels behind them. */
+template <int Sides, class Args, class Epilogue> struct BfloatTilesLoop {
   const mycc_host *host;
   const Args &args;
   const Epilogue &epilogue;
@@ -47,7 +48,7 @@ template <class Args, class Epilogue> struct BfloatTilesLoop {
     const BfloatTilesLoop &loop = *(const BfloatTilesLoop *)arg;
     const Args &args = loop.args;
     const int64_t tiles = ceil_div(loop.plan.rows.most(), amx::kRows), bytes = loop.panel_bytes();
-    const int64_t group = group_panels(bytes), row = loop.depth.copied_row();
+    const int64_t group = Sides == 2 ? kGroupPanels : group_panels(bytes), row = loop.depth.copied_row();
     const size_t copies = (size_t)(tiles * amx::kRows * row), sums = 2 * kSumsOfBlock * sizeof(float);
     void *memory = loop.host->scratch(loop.host->ctx, worker,
                                       copies + (size_t)(group * bytes + tiles * (int64_t)sizeof(RowTile)) + sums + 5 * 64);
@@ -67,10 +68,13 @@ template <class Args, class Epilogue> struct BfloatTilesLoop {
       const int64_t panel_size = args.b_panel ? args.b_panel : args.k * kPanel;
       const auto *b = args.b + place.z * args.b_batch + place.panel * panel_size;
       const auto panels = [&](int64_t p, int64_t count) {
-        for (int64_t i = 0; i < count; ++i) pair_lines(b + (p + i) * panel_size, args.k, loop.depth, lines + i * bytes);
+        for (int64_t side = 0; side < Sides; ++side)
+          for (int64_t i = 0; i < count; ++i)
+            pair_lines(b + (side * (args.n / kPanel) + p + i) * panel_size, args.k, loop.depth,
+                       lines + (side * kPairedPanels + i) * bytes);
         return WeightTiles{lines, bytes, nullptr};
       };
-      multiply_task<BfloatProducts>(loop.depth, place, own, bytes, panels, c, loop.epilogue);
+      multiply_task<BfloatProducts, Sides>(loop.depth, place, own, bytes, panels, c, loop.epilogue);
     }
   }
 
@@ -89,11 +93,11 @@ template <class Args, class Epilogue> struct BfloatTilesLoop {
 };
 
 /* args.a: floats, whose values are taken as bfloat16. */
-template <class Args, class Epilogue>
+template <int Sides, class Args, class Epilogue>
 inline void gemm_bfloat_tiles(const mycc_host *host, const Args &args, const Epilogue &epilogue) {
-  typedef BfloatTilesLoop<Args, Epilogue> Loop;
+  typedef BfloatTilesLoop<Sides, Args, Epilogue> Loop;
   const TileDepth depth = bfloat_depth(args.k);
-  const TaskPlan plan = plan_tiled_tasks(args.batch, args.m, args.n, args.k, host->max_workers, depth, false);
+  const TaskPlan plan = plan_tiled_tasks(args.batch, args.m, args.n, Sides * args.k, host->max_workers, depth, false);
   Loop loop = {host, args, epilogue, plan, depth};
   host->parallel_for(host->ctx, plan.count, plan.grain, Loop::body, &loop);
 }

@@ -187,14 +187,24 @@ inline void run_gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Row
   host->parallel_for(host->ctx, plan.count, plan.grain, Loop::body, &loop);
 }
 
+/* Multiplies by tiles of AMX where the plan and the level have them. */
+template <int Sides, class B, class Epilogue>
+MYCC_INLINE bool by_bfloat_tiles(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogue &epilogue) {
+#if defined(MYCC_AMX)
+  if constexpr (std::is_same<B, bfloat>::value)
+    if (args.tile_rows && args.m >= args.tile_rows && args.batch > 0 && args.n > 0) {
+      gemm_bfloat_tiles<Sides>(host, args, epilogue);
+      return true;
+    }
+#endif
+  (void)host, (void)args, (void)epilogue;
+  return false;
+}
+
 template <class B, class Epilogue>
 inline void gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogue &epilogue,
                  const GemmTuning &tuning = GemmTuning()) {
-#if defined(MYCC_AMX)
-  if constexpr (std::is_same<B, bfloat>::value)
-    if (args.tile_rows && args.m >= args.tile_rows && args.batch > 0 && args.n > 0)
-      return gemm_bfloat_tiles(host, args, epilogue);
-#endif
+  if (by_bfloat_tiles<1>(host, args, epilogue)) return;
   run_gemm(host, args, StridedRows{args.a, args.a_batch, args.a_row}, epilogue, tuning);
 }
 
@@ -202,6 +212,7 @@ inline void gemm(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogu
 template <class B, class Epilogue>
 inline void gemm_glu(const mycc_host *host, const GemmArgsOf<B> &args, const Epilogue &epilogue,
                        const GemmTuning &tuning = GemmTuning()) {
+  if (by_bfloat_tiles<2>(host, args, epilogue)) return;
   run_gemm<std::true_type>(host, args, StridedRows{args.a, args.a_batch, args.a_row}, epilogue, tuning);
 }
 

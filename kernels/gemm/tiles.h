@@ -72,8 +72,11 @@ struct BfloatProducts {
   template <int C, int A, int B> static MYCC_INLINE void add() { amx::add_bfloats<C, A, B>(); }
 };
 
-/* Rows of sums that the epilogue has still to see. */
-template <class Sum, class Epilogue> struct Unfinished {
+/* Panels of a group whose columns have partners, whose sums stand behind theirs. */
+constexpr int64_t kPairedPanels = kGroupPanels / 2;
+
+/* Rows of sums that the epilogue has still to see. Sides: 2 where columns have partners. */
+template <class Sum, int Sides, class Epilogue> struct Unfinished {
   const Epilogue &epilogue;
   const Sum *c = nullptr; /* of the next row */
   int64_t z = 0, row = 0, end = 0, column = 0, count = 0;
@@ -81,7 +84,11 @@ template <class Sum, class Epilogue> struct Unfinished {
 
   __attribute__((noinline)) void finish(int64_t rows) {
     const Epilogue own = epilogue; /* a copy that no store of bytes may change */
-    for (const int64_t last = row + rows; row < last; ++row, c += kGroupPanels * kPanel) own(z, row, column, c, count);
+    for (const int64_t last = row + rows; row < last; ++row, c += kGroupPanels * kPanel)
+      if constexpr (Sides == 2)
+        own(z, row, column, c, c + kPairedPanels * kPanel, count);
+      else
+        own(z, row, column, c, count);
   }
   MYCC_INLINE void some() {
     if (row < end) finish(min64(each, end - row));
@@ -136,20 +143,23 @@ void multiply_tiles(const TileDepth &depth, const RowTile *a, const WeightTiles 
 }
 
 /* Those of one or two tiles of rows and a group of panels; what is fetched goes on behind what has been. */
-template <class Products, class Others>
+template <class Products, int Sides, class Others>
 inline void multiply_group(const TileDepth &depth, const RowTile *a, bool two, WeightTiles &b, int64_t group,
                            typename Products::Sum *c, Others &others) {
   WeightTiles own = b;
-  for (int64_t i = 0; i < group; i += 2, c += 2 * kPanel) {
-    if (i + 1 < group)
-      two ? multiply_tiles<Products, 2, 2>(depth, a, own, c, others)
-          : multiply_tiles<Products, 1, 2>(depth, a, own, c, others);
-    else
-      two ? multiply_tiles<Products, 2, 1>(depth, a, own, c, others)
-          : multiply_tiles<Products, 1, 1>(depth, a, own, c, others);
-    own.lines += 2 * own.panel_bytes, own.last += 2 * amx::kTileBytes;
-    own.ahead += depth.steps * own.ahead_lines * kTileLine;
-  }
+  for (int side = 0; side < Sides; ++side)
+    for (int64_t i = 0; i < group; i += 2) {
+      const int64_t panel = side * kPairedPanels + i;
+      own.lines = b.lines + panel * b.panel_bytes, own.last = b.last + panel * amx::kTileBytes;
+      typename Products::Sum *const to = c + panel * kPanel;
+      if (i + 1 < group)
+        two ? multiply_tiles<Products, 2, 2>(depth, a, own, to, others)
+            : multiply_tiles<Products, 1, 2>(depth, a, own, to, others);
+      else
+        two ? multiply_tiles<Products, 2, 1>(depth, a, own, to, others)
+            : multiply_tiles<Products, 1, 1>(depth, a, own, to, others);
+      own.ahead += depth.steps * own.ahead_lines * kTileLine;
+    }
   b.ahead = own.ahead;
 }
 
@@ -158,14 +168,15 @@ static inline int64_t group_panels(int64_t panel_bytes) {
   return min64(max64(kGroupBytes / max64(2 * panel_bytes, 1), 1) * 2, kGroupPanels);
 }
 
-/* The rows of a task, in tiles, times its panels, a group at a time: panels(p, group) are those from number p of it on. */
-template <class Products, class Panels, class Epilogue>
+/* The rows of a task, in tiles, times its panels, a group at a time: panels(p, group) are those from number p of it on, and
+ * from number kPairedPanels of them on their partners. */
+template <class Products, int Sides = 1, class Panels, class Epilogue>
 inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const RowTile *tiles, int64_t panel_bytes,
                           const Panels &panels, typename Products::Sum *sums, const Epilogue &epilogue) {
   const int64_t count = ceil_div(place.columns, kPanel);
-  const int64_t most = group_panels(panel_bytes);
+  const int64_t most = Sides == 2 ? kPairedPanels : group_panels(panel_bytes);
   typename Products::Sum *c = sums;
-  Unfinished<typename Products::Sum, Epilogue> others = {epilogue};
+  Unfinished<typename Products::Sum, Sides, Epilogue> others = {epilogue};
   for (int64_t p = 0, group; p < count; p += group) {
     group = min64(most, count - p);
     WeightTiles b = panels(p, group);
@@ -173,9 +184,9 @@ inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const 
     for (int64_t t = 0; t * amx::kRows < place.rows; t += 2) {
       const int64_t row = place.row + t * amx::kRows, rows = min64(2 * amx::kRows, place.row + place.rows - row);
       for (int64_t r = 0; r < rows; ++r) prefetch_operands(epilogue, place.z, row + r, column, valid, 0);
-      others.each = ceil_div(others.end - others.row, max64(depth.steps * ceil_div(group, 2), 1));
+      others.each = ceil_div(others.end - others.row, max64(depth.steps * ceil_div(group, 2) * Sides, 1));
       typename Products::Sum *const to = c == sums ? c + kSumsOfBlock : sums;
-      multiply_group<Products>(depth, tiles + t, rows > amx::kRows, b, group, to, others);
+      multiply_group<Products, Sides>(depth, tiles + t, rows > amx::kRows, b, group, to, others);
       others.all();
       c = to;
       others.c = c, others.z = place.z, others.row = row, others.end = row + rows, others.column = column;

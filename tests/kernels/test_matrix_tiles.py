@@ -13,7 +13,7 @@ from torch import nn
 
 
 class Net(nn.Module):
-    """Convolutions of several taps and of one, with strides and padding, then linear layers of many rows and of one."""
+    """Convolutions of several taps and of one, with strides and padding; linear layers, one gated, one of one row."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,13 +21,14 @@ class Net(nn.Module):
         self.points = nn.Conv2d(24, 40, 1)
         self.taps = nn.Conv2d(40, 40, 3, padding=1)
         self.strided = nn.Conv2d(40, 72, 1, stride=2)
-        self.rows = nn.Linear(72, 50)
-        self.one = nn.Linear(50, 10)
+        self.rows = nn.Linear(72, 96)
+        self.more = nn.Linear(48, 20)
+        self.one = nn.Linear(20, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.relu(self.points(torch.relu(self.first(x))))
         x = torch.relu(self.strided(torch.relu(self.taps(x)) + x))
-        x = torch.relu(self.rows(x.flatten(2).transpose(1, 2)))
+        x = self.more(nn.functional.glu(self.rows(x.flatten(2).transpose(1, 2))))
         return self.one(x.mean(1))
 
 
@@ -54,4 +55,5 @@ def test_packages_with_tiles_are_right(how: str, tmp_path: Path) -> None:
     mycc.compile(model, (x,), out=package, target="cpu", dump=tmp_path / "dump", **given)  # type: ignore[arg-type]
     (dump,) = (tmp_path / "dump").glob("*codegen.txt")
     assert "args.tile_rows = tile_rows" in dump.read_text()
+    assert ("gemm_glu" in dump.read_text()) == (how == "bf16")
     assert tuple(mycc.load(package, threads=2)(x).shape) == (1, 10)

@@ -76,7 +76,7 @@ void check_bfloats(int64_t batch, int64_t m, int64_t n, int64_t k, int threads) 
   for (int64_t i = 0; i < batch * m * n; ++i) found[i] = NAN;
   GemmArgsBf16 args = {batch, m, n, k, a.p, m * row, row, b.p, panels * k * kPanel};
   TestHost host(threads);
-  gemm_bfloat_tiles(&host.table, args, [&](int64_t z, int64_t i, int64_t column, const float *acc, int64_t count) {
+  gemm_bfloat_tiles<1>(&host.table, args, [&](int64_t z, int64_t i, int64_t column, const float *acc, int64_t count) {
     for (int64_t j = 0; j < count; ++j) found[(z * m + i) * n + column + j] = acc[j];
   });
   for (int64_t z = 0; z < batch; ++z)
@@ -91,9 +91,31 @@ void check_bfloats(int64_t batch, int64_t m, int64_t n, int64_t k, int threads) 
       }
 }
 
+/* The same with columns and partners, which are finished together: n pairs, whole panels. */
+void check_pairs(int64_t m, int64_t n, int64_t k, int threads) {
+  const Memory<float> a(m * k), found(m * n);
+  const Memory<bfloat> b(2 * n * k);
+  for (int64_t i = 0; i < m * k; ++i) a[i] = (float)draw(-40, 40) / 8;
+  for (int64_t i = 0; i < 2 * n * k; ++i) store_scalar(&b[i], (float)draw(-40, 40) / 4);
+  GemmArgsBf16 args = {1, m, n, k, a.p, 0, k, b.p, 0};
+  TestHost host(threads);
+  gemm_bfloat_tiles<2>(&host.table, args, [&](int64_t, int64_t i, int64_t column, const float *acc, const float *other, int64_t count) {
+    for (int64_t j = 0; j < count; ++j) found[i * n + column + j] = acc[j] + 3 * other[j];
+  });
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      float sums[2] = {0, 0};
+      for (int64_t l = 0; l < 2 * k; ++l)
+        sums[l / k] += a[i * k + l % k] * load_scalar(&b[((l / k * n + j) / kPanel * k + l % k) * kPanel + j % kPanel]);
+      if (found[i * n + j] == sums[0] + 3 * sums[1]) ++right;
+      else if (++wrong < 5) printf("pairs %d x %d x %d: (%d, %d)\n", (int)m, (int)n, (int)k, (int)i, (int)j);
+    }
+}
+
 } // namespace
 
 int main() {
+  for (int64_t n : {16, 32, 80}) check_pairs(35, n, 70, 1), check_pairs(70, n, 32, 2);
   for (int64_t k : {1, 2, 7, 31, 32, 33, 96, 200}) check_bfloats(1, 33, 50, k, 1), check_bfloats(2, 16, 90, k, 2);
   for (int64_t k : {1, 3, 27, 64, 66, 75, 96, 129, 147, 192, 264, 320})
     for (int64_t m : {1, 7, 16, 33, 70}) check_rows(m, k % 2 ? 33 : 50, k, 0, 1), check_rows(m, 16, k, 5, 2);

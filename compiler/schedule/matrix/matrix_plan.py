@@ -81,7 +81,7 @@ def tiles(kernel: Kernel) -> tuple[RegisterTile, ...]:
         whole = plan.algorithm == "gemm-integer" and how.bits == 8 and not how.group
         return _matrix_tiles(rows, MATRIX_TILES.from_rows) if whole else ()
     found: list[RegisterTile] = []
-    if node.rounded == MATRIX_TILES.floats and plan.algorithm == "gemm":
+    if node.rounded == MATRIX_TILES.floats:
         found += _matrix_tiles(rows, MATRIX_TILES.from_float_rows)
     for cpu in CPUS.values():
         height = min(rows or len(cpu.tile_panels), len(cpu.tile_panels))
