@@ -108,6 +108,7 @@ class Gemm(_Arguments):
     b_batch: int
     weight_bytes: int = 0
     b_panel: int = 0
+    tile_rows: int = 0
 
 
 def _run_sums(
