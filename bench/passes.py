@@ -64,15 +64,21 @@ class Row:
         return f"{self.kind:13} {self.case:32} without {self.name:28} {self.ratio:.3f}"
 
 
-class _Lowered(Observer):
-    """Keeps what lowering made."""
+class _LoweredError(Exception):
+    """Ends a compile behind lowering. programs: what that made."""
 
-    programs: Sequence[Lowered] = ()
+    def __init__(self, programs: Sequence[Lowered]) -> None:
+        super().__init__("lowered")
+        self.programs = programs
+
+
+class _UpToLowering(Observer):
+    """Raises _LoweredError when lowering ended."""
 
     def stage_finished(self, name: str, seconds: float, summary: str, value: object) -> None:
         if name == "lower":
             assert isinstance(value, list)
-            self.programs = value
+            raise _LoweredError(value)
 
 
 def build(case: Case, off: str, out: Path, observer: Observer | None = None) -> None:
@@ -81,11 +87,12 @@ def build(case: Case, off: str, out: Path, observer: Observer | None = None) -> 
     mycc.compile(case.module, case.inputs, out=out, verify=False, options=options, jobs=1, progress=observer)
 
 
-def changing(case: Case, passes: Sequence[str], whole: Path) -> list[str]:
-    """Builds the case with all passes; those without which its kernels or their plans are others."""
-    seen = _Lowered()
-    build(case, "", whole, seen)
-    programs = [entry.program for entry in seen.programs]
+def changing(case: Case, passes: Sequence[str], out: Path) -> list[str]:
+    """The passes without which the kernels of a case or their plans are others. out: of a package that is not made."""
+    try:
+        build(case, "", out, _UpToLowering())
+    except _LoweredError as lowered:
+        programs = [entry.program for entry in lowered.programs]
     before = [str(schedule(program)) for program in programs]
     return [p for p in passes if [str(schedule(q, ScheduleOptions(off=(p,)))) for q in programs] != before]
 
@@ -129,7 +136,7 @@ class Run:
         return self.folder / f"{case.kind}-{case.name}-{name}.pkg".replace("/", "_").replace(" ", "_")
 
     def changed(self) -> dict[tuple[str, str], list[str]]:
-        """The passes that change each case, by its kind and name; builds the cases with all passes."""
+        """The passes that change each case, by its kind and name."""
         found = {}
         tasks = (
             ((c.kind, c.name), partial(changing, c, self.passes, self.package(c, WHOLE))) for c in self.cases()
@@ -139,11 +146,12 @@ class Run:
         return found
 
     def build(self, changed: dict[tuple[str, str], list[str]]) -> None:
-        """Builds the changed cases without the passes that change them."""
+        """Builds the cases that a pass changes, with all passes and without each of those."""
         tasks = (
-            ((c.kind, c.name, name), partial(build, c, name, self.package(c, name)))
+            ((c.kind, c.name, name), partial(build, c, "" if name == WHOLE else name, self.package(c, name)))
             for c in self.cases()
-            for name in changed.get((c.kind, c.name), ())
+            if (names := changed.get((c.kind, c.name), ()))
+            for name in (WHOLE, *names)
         )
         for _ in forked(tasks, self.options.jobs):
             pass

@@ -63,7 +63,7 @@ def paged_step() -> Block:
     """A new token for each of 8 texts, 1024 seen before, whose keys and values lie in blocks of a cache."""
 
     def seen(memory: Tensor, table: Tensor) -> Tensor:
-        return memory[table].transpose(2, 3).flatten(1, 2).transpose(1, 2)
+        return memory[table].transpose(1, 2).flatten(2, 3)
 
     def forward(m: Any, x: Tensor, keys: Tensor, values: Tensor, table: Tensor) -> Tensor:
         q = heads(m.q(m.norm(x)), 12)
