@@ -5,11 +5,12 @@
     python bench/backend_sweep.py --only bert,t5    some by name
     python bench/backend_sweep.py --status wrong    again what was wrong; --status missing: what has no result yet
     python bench/backend_sweep.py --only-page       the page again, from the results alone
+    python bench/backend_sweep.py --status missing --seconds 550        goes on where it stopped, and stops in time
 
-Each runs in a process of its own that has a time limit. Results and the gradients of all parameters are compared with
-the model in float64: right is at most twice as far off as eager torch, plus 1e-7, of the largest number. Operators that
-mycc leaves to eager torch are counted, and graph breaks, which are TorchDynamo's own. The exit code is 1 when one is
-wrong or crashes.
+Each runs in a process of its own that has a time limit; those that took longest before come first. Results and the
+gradients of all parameters are compared with the model in float64: right is at most twice as far off as eager torch,
+plus 1e-7, of the largest number. Operators that mycc leaves to eager torch are counted, and graph breaks, which are
+TorchDynamo's own. The exit code is 1 when one is wrong or crashes.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ from sweep_processes import first_line, in_processes
 from torch import fx
 
 HERE = Path(__file__).resolve().parent
+EXPORTED = HERE / "sweep.json"  # how long each architecture took there
 RESULTS, PAGE = HERE / "backend_sweep.json", HERE.parent / "docs" / "backend-sweep.md"
 CASES = ("forward", "training")
 STATUSES = ("right", "torch", "wrong", "crash")
 FACTOR, FLOOR = 2.0, 1e-7
+SHARE = 0.95  # of a model's operators that run in mycc's kernels
 Found = tuple[list[torch.Tensor], list[torch.Tensor | None]]
 
 
@@ -172,6 +175,32 @@ def write(path: Path, found: dict[Task, Result]) -> None:
     whole.replace(path)
 
 
+def longest_first(tasks: Sequence[Task], found: dict[Task, Result]) -> list[Task]:
+    """Tasks in the order of the seconds that they took before; of new ones, those that an export of the model took."""
+    exported = {}
+    if EXPORTED.exists():
+        exported = {r["name"]: r["seconds"] for r in json.loads(EXPORTED.read_text())["results"]}
+
+    def seconds(task: Task) -> float:
+        known = exported.get(task[0], float("inf")) * (2 if task[1] == "training" else 1)
+        return found[task].seconds if task in found else known
+
+    return sorted(tasks, key=seconds, reverse=True)
+
+
+def summary(found: dict[Task, Result]) -> str:
+    """How many architectures are right in all cases, and run in mycc's kernels."""
+    both = [[found.get((row.name, case)) for case in CASES] for row in sweep_models.ROWS]
+    ran = [[r for r in cases if r is not None] for cases in both if None not in cases]
+    right = [cases for cases in ran if all(r.status == "right" for r in cases)]
+    whole = [cases for cases in right if not any(r.fallbacks for r in cases)]
+    most = [cases for cases in right if all(r.fallbacks <= (1 - SHARE) * r.operators for r in cases)]
+    return (
+        f"Of {len(ran)} architectures {len(right)} are right in both cases. {len(whole)} of these leave no operator to "
+        f"eager torch, and {len(most)} at most {1 - SHARE:.0%} of them."
+    )
+
+
 def page(found: dict[Task, Result]) -> str:
     lines = [
         "# Architectures under torch.compile",
@@ -180,6 +209,8 @@ def page(found: dict[Task, Result]) -> str:
         "A forward pass runs in evaluation mode, a training step without dropout. Results and gradients are compared "
         "with the model in float64: right is at most twice as far off as eager torch, plus 1e-7. Made by "
         "`bench/backend_sweep.py`; do not edit.",
+        "",
+        summary(found),
         "",
         "| case | " + " | ".join(STATUSES) + " | operators | of them in eager torch |",
         "|---|" + "---|" * (len(STATUSES) + 2),
@@ -220,10 +251,11 @@ def main() -> int:
     parser.add_argument("--case", default="", choices=("", *CASES))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one architecture in one case")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="of the whole run, which then stops")
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--only-page", action="store_true")
-    options = parser.parse_args()
+    options, begin = parser.parse_args(), time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the children end too
     found = read(options.json)
     names = options.only.split(",") if options.only else [row.name for row in sweep_models.ROWS]
@@ -232,8 +264,9 @@ def main() -> int:
     wanted = options.status.split(",") if options.status else None
     tasks = [(name, case) for name in names for case in CASES if options.case in ("", case)]
     tasks = [t for t in tasks if wanted is None or (found[t].status if t in found else "missing") in wanted]
-    bad = False
-    for result in in_processes([] if options.only_page else tasks, _timed, _crashed, options.limit, options.jobs):
+    tasks = [] if options.only_page else longest_first(tasks, found)
+    bad, end = False, begin + options.seconds
+    for result in in_processes(tasks, _timed, _crashed, options.limit, options.jobs, end):
         print(
             f"{result.name} {result.case}: {result.status} {result.reason} {' '.join(result.eager_operators)}",
             flush=True,
@@ -242,6 +275,7 @@ def main() -> int:
         bad |= result.status in ("wrong", "crash")
         write(options.json, found)
     options.page.write_text(page(found))
+    print(summary(found))
     return int(bad)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import signal
@@ -27,17 +28,24 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:300]
 
 
-def in_processes(tasks: Iterable[Task], work: Work[R], crash: Crash[R], limit: float, jobs: int) -> Iterator[R]:
-    """The results as they come. limit: seconds of a task; one that takes longer, raises or dies is a crash."""
+def in_processes(
+    tasks: Iterable[Task], work: Work[R], crash: Crash[R], limit: float, jobs: int, end: float = math.inf
+) -> Iterator[R]:
+    """The results as they come. limit: seconds of a task; one that takes longer, raises or dies is a crash. end: of
+    time.monotonic(), when all stops: a task that is not done then has no result.
+    """
     waiting, running = list(reversed(list(tasks))), list[_Running[R]]()
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
                 running.append(_Running(waiting.pop(), work, crash, limit))
-            connection.wait([r.answers for r in running], timeout=max(0.0, min(r.left for r in running)))
+            left = min(end - time.monotonic(), *(r.left for r in running))
+            connection.wait([r.answers for r in running], timeout=max(0.0, left))
             for done in [r for r in running if r.answers.poll() or r.left <= 0]:
                 running.remove(done)
                 yield done.result()
+            if time.monotonic() >= end:
+                return
     finally:
         for r in running:
             r.end()
