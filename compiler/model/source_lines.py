@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, extract_tb
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import fx
@@ -189,20 +191,43 @@ def recording_lines() -> Iterator[None]:
     """While it lasts torch's tracers note all lines of the model on a node's stack.
 
     By default they note only those in functions called `forward`, so that a plain function, or a method that forward
-    calls, would have no line.
+    calls, would have no line. And they take the whole stack for each node, which is a third of the time of an export
+    that is called from deep within a program: here they get the model's part of it.
     """
-    original = getattr(TracerBase, "_filter_traceback_frames", None)
-    if original is None:  # a torch that filters elsewhere: its own choice of lines is good enough
-        yield
+    names = {"_filter_traceback_frames": TracerBase, "CapturedTraceback": fx.proxy}
+    if not all(hasattr(owner, name) for name, owner in names.items()):
+        yield  # a torch that filters elsewhere: its own choice of lines is good enough
         return
-
-    def model_lines(tracer: Any, stack: StackSummary) -> StackSummary:
-        own = (f.filename.startswith(_OWN_DIRS) and f.filename not in _CALLED_BY_MODELS for f in stack)
-        last_own = max((i for i, is_own in enumerate(own) if is_own), default=-1)
-        return StackSummary.from_list([f for f in stack[last_own + 1 :] if not is_torch_file(f.filename)])
-
-    TracerBase._filter_traceback_frames = model_lines  # type: ignore[method-assign,assignment]
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(TracerBase, "_filter_traceback_frames", lambda *_: _model_stack()))
+        stack.enter_context(patch.object(fx.proxy, "CapturedTraceback", _NotTaken))
         yield
-    finally:
-        TracerBase._filter_traceback_frames = original  # type: ignore[method-assign]
+
+
+class _NotTaken:
+    """Stands for the stack that torch would take, which the filter of frames leaves aside."""
+
+    @staticmethod
+    def extract(**_: Any) -> _NotTaken:
+        return _NotTaken()
+
+    @staticmethod
+    def summary() -> bool:
+        return True  # there is something to filter
+
+
+def _model_stack() -> StackSummary:
+    """The lines of the model on the stack, outermost first: those within the innermost call by this compiler."""
+    found: list[FrameSummary] = []
+    frame: FrameType | None = sys._getframe(2)  # what asks the filter
+    while frame is not None and not _calls_model(file := frame.f_code.co_filename):
+        if not is_torch_file(file):
+            found.append(FrameSummary(file, frame.f_lineno, frame.f_code.co_name, lookup_line=False))
+        frame = frame.f_back
+    return StackSummary.from_list(found[::-1])
+
+
+@cache
+def _calls_model(file: str) -> bool:
+    """Whether a file is this compiler's, and no form of a function of torch's that models call."""
+    return file.startswith(_OWN_DIRS) and file not in _CALLED_BY_MODELS
