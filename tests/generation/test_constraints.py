@@ -11,17 +11,9 @@ import pytest
 from mycc.runtime.generation.options import Options
 from mycc.runtime.generation.sampling import Sampler
 
-pytest.importorskip("llguidance")
+from .forms import DRAWN, SCHEMA
 
-SCHEMA = {
-    "x-guidance": {"whitespace_pattern": " ?"},  # as many spaces as the random model likes would not fit the cache
-    "type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
-    "properties": {
-        "name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 99},
-        "tags": {"type": "array", "items": {"enum": ["x", "yy"]}, "minItems": 1, "maxItems": 2},
-    },
-}  # fmt: skip
-DRAWN = {"max_new_tokens": 90, "temperature": 1.0}
+pytest.importorskip("llguidance")
 
 
 def test_json_by_a_schema(model: Any) -> None:
@@ -52,13 +44,6 @@ def test_grammars_and_expressions(model: Any) -> None:
             assert 1 not in stream.tokens  # the end token is no part of it
     several = model.generate_batch(["the", "a", "dog", "fox"], regex="[0-9]{2}-[0-9]{2}", max_new_tokens=20)
     assert all(re.fullmatch("[0-9]{2}-[0-9]{2}", text) for text in several)
-
-
-def test_with_a_draft(made: Any, checked: Any) -> None:
-    checked.generator._read = lambda name: made.tokenizer.backend_tokenizer.to_str().encode()
-    wanted = list(checked.generate_tokens([5, 6], json_schema=SCHEMA, seed=1, **DRAWN))
-    for draft in ("lookup", checked):
-        assert list(checked.generate_tokens([5, 6], json_schema=SCHEMA, seed=1, draft=draft, **DRAWN)) == wanted
 
 
 def test_a_bias_against_all_that_is_allowed() -> None:

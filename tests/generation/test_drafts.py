@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import mycc
 import pytest
 from mycc.runtime.generation.drafting import Lookup
 
-from .folders import make_network
+from ..helpers.builds import QUICK
+from .folders import make_network, train_tokenizer
+from .forms import DRAWN, SCHEMA
 
 OPTIONS = {"max_new_tokens": 60, "ignore_eos": True}
 PROMPT = [5, 6, 7, 8, 9, 10, 11] * 4
+
+
+@pytest.fixture(scope="module")
+def checking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package that checks five tokens of a draft at once."""
+    return mycc.compile_generation(
+        make_network("llama"), out=tmp_path_factory.mktemp("drafts") / "text.pkg", max_batch=2, chunk=16,
+        draft_tokens=5, verify=False, options={"build.flags": QUICK},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def checked(checking: Path) -> Any:
+    return mycc.load(checking)
 
 
 def test_lookup_finds_what_followed_the_longest_run() -> None:
@@ -57,6 +74,14 @@ def test_ends_and_neighbours(checked: Any) -> None:
     assert texts[0].tokens == list(checked.generate_tokens(PROMPT, **OPTIONS))
     assert texts[1].tokens == tokens
     assert texts[2].tokens == list(checked.generate_tokens(PROMPT[3:], **OPTIONS))
+
+
+def test_a_form_with_a_draft(checked: Any) -> None:
+    pytest.importorskip("llguidance")
+    checked.generator._read = lambda name: train_tokenizer().backend_tokenizer.to_str().encode()
+    wanted = list(checked.generate_tokens([5, 6], json_schema=SCHEMA, seed=1, **DRAWN))
+    for draft in ("lookup", checked):
+        assert list(checked.generate_tokens([5, 6], json_schema=SCHEMA, seed=1, draft=draft, **DRAWN)) == wanted
 
 
 def test_what_is_no_draft(checked: Any, model: Any) -> None:
