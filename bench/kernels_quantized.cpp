@@ -68,7 +68,7 @@ double bench_read(void *host, const char *memory, int64_t bytes, int64_t copies,
   });
 }
 
-/* form 0: float32, 1: floats x int8, 2: floats x groups of int4, 3: int8 x int8, 4: int8 x groups of int4. */
+/* form 0: float32, 1: floats x int8, 2: floats x groups of int4, 3: int8 x int8, 4: int8 x groups of int4, 5: bfloat16. */
 double bench_product(void *host, const Product *p, int form, int repeats) {
   const mycc_host *table = &((Host *)host)->table;
   const Scaled epilogue = {p->out, p->column_scales, p->n};
@@ -81,6 +81,12 @@ double bench_product(void *host, const Product *p, int form, int repeats) {
     if (form == 1) gemm_mixed(table, operands<8, none, float>(*p, copy), epilogue);
     if (form == 2) gemm_mixed(table, operands<4, half, float>(*p, copy), epilogue);
     if (form == 3) gemm_integer(table, operands<8, none, int8_t>(*p, copy), epilogue);
+    if (form == 5) {
+      GemmArgsBf16 args = {1, p->m, p->n, p->k, (const float *)p->a, 0, p->k,
+                           (const bfloat *)(p->b + copy * p->bytes), 0, p->bytes};
+      args.tile_rows = 1;
+      gemm(table, args, epilogue);
+    }
     if (form == 4) gemm_integer(table, operands<4, half, int8_t>(*p, copy), epilogue);
   });
 }

@@ -1,4 +1,4 @@
-"""Products with int8 and int4 weights: the share of the read bandwidth, and the rate beside float32's.
+"""Products with int8, int4 and bf16 weights: the share of the read bandwidth, and the rate beside float32's.
 
     python bench/kernels_quantized.py [--isa x86-64-v3,x86-64-v4+vnni] [--threads 1] [--only "rows 1 "] [--seconds 0.4]
 
@@ -36,6 +36,7 @@ FORMS = (
     Form("float x int4", 2, 4 + 16 / GROUP),
     Form("int8 x int8", 3, 8),
     Form("int8 x int4", 4, 4 + 16 / GROUP),
+    Form("bf16", 5, 16),
 )
 
 
@@ -91,7 +92,7 @@ class Memory:
         self.columns = aligned(most[1] + 16, np.float32)
 
     def product(self, case: Case, form: Form) -> Product:
-        size = -(-case.n // 16) * 16 * case.k * (4 if form.bits == 32 else 1 if form.bits == 8 else 0.5)
+        size = -(-case.n // 16) * 16 * case.k * (form.bits // 4 / 2)
         copies = max(1, COLD_BYTES // int(size))
         data = [array.ctypes.data for array in (self.rows, self.weights, self.scales, self.out, self.columns)]
         rows, weights, scales, out, columns = data
