@@ -67,14 +67,14 @@ template <int Sides, class Args, class Epilogue> struct BfloatTilesLoop {
       filled_z = place.z, filled_row = place.row;
       const int64_t panel_size = args.b_panel ? args.b_panel : args.k * kPanel;
       const auto *b = args.b + place.z * args.b_batch + place.panel * panel_size;
-      const auto panels = [&](int64_t p, int64_t count) {
+      const auto panels = [&](int64_t p, int64_t count, int64_t) {
         for (int64_t side = 0; side < Sides; ++side)
           for (int64_t i = 0; i < count; ++i)
             pair_lines(b + (side * (args.n / kPanel) + p + i) * panel_size, args.k, loop.depth,
                        lines + (side * kPairedPanels + i) * bytes);
         return WeightTiles{lines, bytes, nullptr};
       };
-      multiply_task<BfloatProducts, Sides>(loop.depth, place, own, bytes, panels, c, loop.epilogue);
+      multiply_task<BfloatProducts, Sides>(loop.depth, place, own, bytes, panels, false, c, loop.epilogue);
     }
   }
 

@@ -122,8 +122,9 @@ template <class Epilogue> struct IntegerTilesLoop {
   }
 
   void multiply(const Scratch &own, const TaskPlace &place) const {
-    const int64_t bytes = args.panel_bytes(), pairs = ceil_div(ceil_div(place.rows, amx::kRows), 2);
-    const auto panels = [&](int64_t p, int64_t group) {
+    const int64_t bytes = args.panel_bytes();
+    const bool near = !depth.last_lines && ceil_div(place.columns, kPanel) * bytes <= kNearWeights;
+    const auto panels = [&](int64_t p, int64_t group, int64_t pairs) {
       WeightTiles b = {args.b + (place.panel + p) * bytes, bytes, own.last};
       for (int64_t i = 0; depth.last_lines && i < group; ++i) {
         uint8_t *to = own.last + i * amx::kTileBytes;
@@ -132,10 +133,10 @@ template <class Epilogue> struct IntegerTilesLoop {
                          (size_t)(depth.last_lines * kTileLine));
       }
       b.ahead = b.lines + group * bytes; /* as many as the group has, while rows pass over it */
-      b.ahead_lines = ceil_div(group * depth.lines, max64(pairs * ceil_div(group, 2) * depth.steps, 1));
+      if (pairs) b.ahead_lines = ceil_div(group * depth.lines, max64(pairs * ceil_div(group, 2) * depth.steps, 1));
       return b;
     };
-    multiply_task<ByteProducts>(depth, place, own.tiles, bytes, panels, own.c, epilogue);
+    multiply_task<ByteProducts>(depth, place, own.tiles, bytes, panels, near, own.c, epilogue);
   }
 };
 

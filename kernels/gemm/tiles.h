@@ -17,6 +17,7 @@ namespace mycc {
 constexpr int64_t kTileLine = amx::kRowBytes; /* bytes of a line of weights */
 constexpr int64_t kGroupPanels = 4;           /* whose sums are finished together, at most */
 constexpr int64_t kGroupBytes = 24 << 10;     /* of weights, in the first cache of 48 KiB */
+constexpr int64_t kNearWeights = 256 << 10;   /* of a task, which stay in the second cache beside its rows */
 constexpr int64_t kSumsOfBlock = 2 * amx::kRows * kGroupPanels * kPanel; /* of two tiles of rows; a task has two such buffers */
 constexpr int64_t kCopiedBytes = 512 << 10;   /* of a task's rows, in the second cache of 2 MiB */
 constexpr int64_t kTiledTaskWork = 1 << 21;   /* multiply-adds below which a task is not worth a chunk of its own */
@@ -75,26 +76,36 @@ struct BfloatProducts {
 /* Panels of a group whose columns have partners, whose sums stand behind theirs. */
 constexpr int64_t kPairedPanels = kGroupPanels / 2;
 
-/* Rows of sums that the epilogue has still to see. Sides: 2 where columns have partners. */
+/* A block of the result: rows of two tiles times the columns of a group. */
+struct TileBlock {
+  int64_t z = 0, row = 0, rows = 0, column = 0, columns = 0;
+};
+
+/* Rows of sums that the epilogue has still to see, while those of the next block are made. Sides: 2 where columns have
+ * partners. */
 template <class Sum, int Sides, class Epilogue> struct Unfinished {
   const Epilogue &epilogue;
-  const Sum *c = nullptr; /* of the next row */
-  int64_t z = 0, row = 0, end = 0, column = 0, count = 0;
-  int64_t each = 0;       /* rows at a time */
+  const Sum *c = nullptr;
+  TileBlock block = {}, next = {};
+  int64_t done = 0, each = 0; /* rows that are finished, and rows at a time */
 
+  /* Finishes rows, and fetches what the epilogue will read for as many of the next block. */
   __attribute__((noinline)) void finish(int64_t rows) {
     const Epilogue own = epilogue; /* a copy that no store of bytes may change */
-    for (const int64_t last = row + rows; row < last; ++row, c += kGroupPanels * kPanel)
+    for (const int64_t last = done + rows; done < last; ++done) {
+      const Sum *const sums = c + done * kGroupPanels * kPanel;
+      if (done < next.rows) prefetch_operands(own, next.z, next.row + done, next.column, next.columns, 0);
       if constexpr (Sides == 2)
-        own(z, row, column, c, c + kPairedPanels * kPanel, count);
+        own(block.z, block.row + done, block.column, sums, sums + kPairedPanels * kPanel, block.columns);
       else
-        own(z, row, column, c, count);
+        own(block.z, block.row + done, block.column, sums, block.columns);
+    }
   }
   MYCC_INLINE void some() {
-    if (row < end) finish(min64(each, end - row));
+    if (done < block.rows) finish(min64(each, block.rows - done));
   }
   void all() {
-    if (row < end) finish(end - row);
+    if (done < block.rows) finish(block.rows - done);
   }
 };
 
@@ -168,31 +179,31 @@ static inline int64_t group_panels(int64_t panel_bytes) {
   return min64(max64(kGroupBytes / max64(2 * panel_bytes, 1), 1) * 2, kGroupPanels);
 }
 
-/* The rows of a task, in tiles, times its panels, a group at a time: panels(p, group) are those from number p of it on, and
- * from number kPairedPanels of them on their partners. */
+/* The rows of a task, in tiles, times its panels, a group at a time: panels(p, group, pairs) are those from number p of it on,
+ * and from number kPairedPanels of them on their partners; pairs of tiles meet them before the next group is wanted, 0: it is
+ * near already. Where all of them are near, the rows of two tiles meet one group after
+ * the other, so that results are written along rows; else all rows meet a group. */
 template <class Products, int Sides = 1, class Panels, class Epilogue>
 inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const RowTile *tiles, int64_t panel_bytes,
-                          const Panels &panels, typename Products::Sum *sums, const Epilogue &epilogue) {
-  const int64_t count = ceil_div(place.columns, kPanel);
-  const int64_t most = Sides == 2 ? kPairedPanels : group_panels(panel_bytes);
-  typename Products::Sum *c = sums;
+                          const Panels &panels, bool near, typename Products::Sum *sums, const Epilogue &epilogue) {
+  const int64_t most = Sides == 2 ? kPairedPanels : group_panels(panel_bytes), high = 2 * amx::kRows;
+  const int64_t groups = ceil_div(ceil_div(place.columns, kPanel), most), pairs = ceil_div(place.rows, high);
   Unfinished<typename Products::Sum, Sides, Epilogue> others = {epilogue};
-  for (int64_t p = 0, group; p < count; p += group) {
-    group = min64(most, count - p);
-    WeightTiles b = panels(p, group);
-    const int64_t column = (place.panel + p) * kPanel, valid = min64(group * kPanel, place.columns - p * kPanel);
-    for (int64_t t = 0; t * amx::kRows < place.rows; t += 2) {
-      const int64_t row = place.row + t * amx::kRows, rows = min64(2 * amx::kRows, place.row + place.rows - row);
-      for (int64_t r = 0; r < rows; ++r) prefetch_operands(epilogue, place.z, row + r, column, valid, 0);
-      others.each = ceil_div(others.end - others.row, max64(depth.steps * ceil_div(group, 2) * Sides, 1));
-      typename Products::Sum *const to = c == sums ? c + kSumsOfBlock : sums;
-      multiply_group<Products, Sides>(depth, tiles + t, rows > amx::kRows, b, group, to, others);
+  const int64_t outer = near ? pairs : groups, inner = near ? groups : pairs;
+  WeightTiles b = {};
+  typename Products::Sum *c = sums;
+  for (int64_t i = 0; i < outer; ++i)
+    for (int64_t j = 0; j < inner; ++j) {
+      const int64_t t = near ? i : j, p = (near ? j : i) * most, group = min64(most, ceil_div(place.columns, kPanel) - p);
+      if (near || j == 0) b = panels(p, group, !near ? pairs : i ? 0 : 1);
+      others.next = {place.z, place.row + t * high, min64(high, place.rows - t * high), (place.panel + p) * kPanel,
+                     min64(group * kPanel, place.columns - p * kPanel)};
+      others.each = ceil_div(others.block.rows, max64(depth.steps * ceil_div(group, 2) * Sides, 1));
+      multiply_group<Products, Sides>(depth, tiles + 2 * t, others.next.rows > amx::kRows, b, group, c, others);
       others.all();
-      c = to;
-      others.c = c, others.z = place.z, others.row = row, others.end = row + rows, others.column = column;
-      others.count = valid;
+      others.c = c, others.block = others.next, others.done = 0, others.next = {};
+      c = c == sums ? c + kSumsOfBlock : sums;
     }
-  }
   others.all();
 }
 
