@@ -49,7 +49,7 @@ template <int Sides, class Args, class Epilogue> struct BfloatTilesLoop {
     const Args &args = loop.args;
     const int64_t tiles = ceil_div(loop.plan.rows.most(), amx::kRows), bytes = loop.panel_bytes();
     const int64_t group = Sides == 2 ? kGroupPanels : group_panels(bytes), row = loop.depth.copied_row();
-    const size_t copies = (size_t)(tiles * amx::kRows * row), sums = 2 * kSumsOfBlock * sizeof(float);
+    const size_t copies = (size_t)(tiles * amx::kRows * row), sums = (size_t)sums_of_task(loop.depth) * sizeof(float);
     void *memory = loop.host->scratch(loop.host->ctx, worker,
                                       copies + (size_t)(group * bytes + tiles * (int64_t)sizeof(RowTile)) + sums + 5 * 64);
     if (!memory) return;

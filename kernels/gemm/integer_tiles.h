@@ -49,7 +49,7 @@ template <class Epilogue> struct IntegerTilesLoop {
     int32_t *undone; /* [tiles][16][16] */
     uint8_t *raised; /* a tile of -128, then the same for the last step */
     uint8_t *last;   /* [kGroupPanels][kTileBytes] */
-    int32_t *c;      /* [2][kSumsOfBlock] */
+    int32_t *c;      /* [sums_of_task] */
     RowTile *tiles;
   };
 
@@ -58,8 +58,9 @@ template <class Epilogue> struct IntegerTilesLoop {
     const int64_t tiles = ceil_div(loop.plan.rows.most(), amx::kRows);
     const int64_t copied = min64(tiles, ceil_div(loop.args.m, amx::kRows) - loop.rows.copied);
     const size_t copies = (size_t)(copied * amx::kRows * loop.depth.copied_row());
+    const size_t sums = (size_t)sums_of_task(loop.depth) * sizeof(int32_t);
     void *memory = loop.host->scratch(loop.host->ctx, worker, copies + (size_t)tiles * (amx::kTileBytes + sizeof(RowTile)) +
-                                                                  (2 + kGroupPanels) * amx::kTileBytes + 2 * kSumsOfBlock * sizeof(int32_t) + 7 * 64);
+                                                                  (2 + kGroupPanels) * amx::kTileBytes + sums + 7 * 64);
     if (!memory) return;
     Carver carver = {(uint8_t *)memory};
     Scratch own;
@@ -67,7 +68,7 @@ template <class Epilogue> struct IntegerTilesLoop {
     own.undone = carver.take<int32_t>((size_t)tiles * amx::kTileBytes);
     own.raised = carver.take<uint8_t>(2 * amx::kTileBytes);
     own.last = carver.take<uint8_t>(kGroupPanels * amx::kTileBytes);
-    own.c = carver.take<int32_t>(2 * kSumsOfBlock * sizeof(int32_t));
+    own.c = carver.take<int32_t>(sums);
     own.tiles = carver.take<RowTile>((size_t)tiles * sizeof(RowTile));
     __builtin_memset(own.raised, 0x80, amx::kTileBytes);
     __builtin_memset(own.raised + amx::kTileBytes, 0, amx::kTileBytes);

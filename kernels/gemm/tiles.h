@@ -17,6 +17,8 @@ namespace mycc {
 constexpr int64_t kTileLine = amx::kRowBytes; /* bytes of a line of weights */
 constexpr int64_t kGroupPanels = 4;           /* whose sums are finished together, at most */
 constexpr int64_t kGroupBytes = 24 << 10;     /* of weights, in the first cache of 48 KiB */
+constexpr int64_t kDepthBytes = 28 << 10;     /* of a part of k: of the rows of two tiles and of two panels */
+constexpr int64_t kMostPartial = 32;          /* blocks whose sums wait for the next part of k */
 constexpr int64_t kNearWeights = 256 << 10;   /* of a task, which stay in the second cache beside its rows */
 constexpr int64_t kSumsOfBlock = 2 * amx::kRows * kGroupPanels * kPanel; /* of two tiles of rows; a task has two such buffers */
 constexpr int64_t kCopiedBytes = 512 << 10;   /* of a task's rows, in the second cache of 2 MiB */
@@ -125,38 +127,50 @@ MYCC_INLINE void multiply_step(const RowTile *a, int64_t at, const uint8_t *b, i
     if constexpr (P > 1) Products::template add<3, 5, 7>();
   }
 }
-template <int T> MYCC_INLINE void begin_sums(const RowTile &a) {
-  if (a.first)
+/* The steps of a part of k; of the last part the step of the last lines too. */
+struct TilePart {
+  int64_t first, end;
+  bool last;
+};
+
+/* What sums start from: those of the parts before, or what the rows say. */
+template <int T> MYCC_INLINE void begin_sums(const RowTile &a, const void *before, int64_t row_bytes) {
+  if (before)
+    amx::load<T>(before, row_bytes);
+  else if (a.first)
     amx::load<T>(a.first, kTileLine);
   else
     amx::zero<T>();
 }
 /* Sums of R tiles of rows and P panels, to c[R * 16][kGroupPanels * 16]; others are finished between the steps. */
 template <class Products, int R, int P, class Others>
-void multiply_tiles(const TileDepth &depth, const RowTile *a, const WeightTiles &b, typename Products::Sum *c,
-                    Others &others) {
+void multiply_tiles(const TileDepth &depth, const TilePart &part, const RowTile *a, const WeightTiles &b,
+                    typename Products::Sum *c, Others &others) {
   constexpr int64_t row = kGroupPanels * kPanel, row_bytes = row * sizeof(*c);
-  begin_sums<0>(a[0]);
-  if constexpr (P > 1) begin_sums<1>(a[0]);
-  if constexpr (R > 1) begin_sums<2>(a[1]);
-  if constexpr (R > 1 && P > 1) begin_sums<3>(a[1]);
-  const uint8_t *ahead = b.ahead;
-  for (int64_t s = 0; s < depth.steps; ++s) {
+  typename Products::Sum *const below = c + amx::kRows * row;
+  const bool more = part.first > 0;
+  begin_sums<0>(a[0], more ? c : nullptr, row_bytes);
+  if constexpr (P > 1) begin_sums<1>(a[0], more ? c + kPanel : nullptr, row_bytes);
+  if constexpr (R > 1) begin_sums<2>(a[1], more ? below : nullptr, row_bytes);
+  if constexpr (R > 1 && P > 1) begin_sums<3>(a[1], more ? below + kPanel : nullptr, row_bytes);
+  const uint8_t *ahead = b.ahead + part.first * b.ahead_lines * kTileLine;
+  for (int64_t s = part.first; s < part.end; ++s) {
     multiply_step<Products, R, P>(a, s * depth.step_lines * 4, b.lines + s * depth.step_lines * kTileLine, b.panel_bytes);
     for (int64_t i = 0; i < b.ahead_lines; ++i, ahead += kTileLine) __builtin_prefetch(ahead, 0, 2);
     others.some();
   }
-  if (depth.last_lines) multiply_step<Products, R, P>(a, depth.steps * depth.step_lines * 4, b.last, amx::kTileBytes);
+  if (part.last && depth.last_lines)
+    multiply_step<Products, R, P>(a, depth.steps * depth.step_lines * 4, b.last, amx::kTileBytes);
   amx::store<0>(c, row_bytes);
   if constexpr (P > 1) amx::store<1>(c + kPanel, row_bytes);
-  if constexpr (R > 1) amx::store<2>(c + amx::kRows * row, row_bytes);
-  if constexpr (R > 1 && P > 1) amx::store<3>(c + amx::kRows * row + kPanel, row_bytes);
+  if constexpr (R > 1) amx::store<2>(below, row_bytes);
+  if constexpr (R > 1 && P > 1) amx::store<3>(below + kPanel, row_bytes);
 }
 
-/* Those of one or two tiles of rows and a group of panels; what is fetched goes on behind what has been. */
+/* Those of one or two tiles of rows and a group of panels. */
 template <class Products, int Sides, class Others>
-inline void multiply_group(const TileDepth &depth, const RowTile *a, bool two, WeightTiles &b, int64_t group,
-                           typename Products::Sum *c, Others &others) {
+inline void multiply_group(const TileDepth &depth, const TilePart &part, const RowTile *a, bool two, const WeightTiles &b,
+                           int64_t group, typename Products::Sum *c, Others &others) {
   WeightTiles own = b;
   for (int side = 0; side < Sides; ++side)
     for (int64_t i = 0; i < group; i += 2) {
@@ -164,14 +178,13 @@ inline void multiply_group(const TileDepth &depth, const RowTile *a, bool two, W
       own.lines = b.lines + panel * b.panel_bytes, own.last = b.last + panel * amx::kTileBytes;
       typename Products::Sum *const to = c + panel * kPanel;
       if (i + 1 < group)
-        two ? multiply_tiles<Products, 2, 2>(depth, a, own, to, others)
-            : multiply_tiles<Products, 1, 2>(depth, a, own, to, others);
+        two ? multiply_tiles<Products, 2, 2>(depth, part, a, own, to, others)
+            : multiply_tiles<Products, 1, 2>(depth, part, a, own, to, others);
       else
-        two ? multiply_tiles<Products, 2, 1>(depth, a, own, to, others)
-            : multiply_tiles<Products, 1, 1>(depth, a, own, to, others);
+        two ? multiply_tiles<Products, 2, 1>(depth, part, a, own, to, others)
+            : multiply_tiles<Products, 1, 1>(depth, part, a, own, to, others);
       own.ahead += depth.steps * own.ahead_lines * kTileLine;
     }
-  b.ahead = own.ahead;
 }
 
 /* Panels of a group. */
@@ -179,30 +192,48 @@ static inline int64_t group_panels(int64_t panel_bytes) {
   return min64(max64(kGroupBytes / max64(2 * panel_bytes, 1), 1) * 2, kGroupPanels);
 }
 
+/* Parts of k of a task: the rows of two tiles and two panels of each stay in the first cache, if there are not too many. */
+static inline int64_t depth_parts(const TileDepth &depth, int64_t blocks) {
+  const int64_t bytes = 2 * 2 * amx::kRows * depth.row_bytes();
+  return blocks > 1 && blocks <= kMostPartial ? min64(ceil_div(bytes, kDepthBytes), max64(depth.steps, 1)) : 1;
+}
+/* Elements of the sums of a task: of two blocks, or of all that wait for the next part of k. */
+static inline int64_t sums_of_task(const TileDepth &depth) {
+  return kSumsOfBlock * (depth_parts(depth, 2) > 1 ? kMostPartial : 2);
+}
+
 /* The rows of a task, in tiles, times its panels, a group at a time: panels(p, group, pairs) are those from number p of it on,
  * and from number kPairedPanels of them on their partners; pairs of tiles meet them before the next group is wanted, 0: it is
- * near already. Where all of them are near, the rows of two tiles meet one group after
- * the other, so that results are written along rows; else all rows meet a group. */
+ * near already. Where all of them are near, the rows of two tiles meet one group after the other, so that results are
+ * written along rows; else all rows meet a group. */
 template <class Products, int Sides = 1, class Panels, class Epilogue>
 inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const RowTile *tiles, int64_t panel_bytes,
                           const Panels &panels, bool near, typename Products::Sum *sums, const Epilogue &epilogue) {
   const int64_t most = Sides == 2 ? kPairedPanels : group_panels(panel_bytes), high = 2 * amx::kRows;
   const int64_t groups = ceil_div(ceil_div(place.columns, kPanel), most), pairs = ceil_div(place.rows, high);
   Unfinished<typename Products::Sum, Sides, Epilogue> others = {epilogue};
-  const int64_t outer = near ? pairs : groups, inner = near ? groups : pairs;
+  const int64_t outer = near ? pairs : groups, inner = near ? groups : pairs, parts = depth_parts(depth, inner);
   WeightTiles b = {};
-  typename Products::Sum *c = sums;
+  int64_t buffer = 0;
   for (int64_t i = 0; i < outer; ++i)
-    for (int64_t j = 0; j < inner; ++j) {
-      const int64_t t = near ? i : j, p = (near ? j : i) * most, group = min64(most, ceil_div(place.columns, kPanel) - p);
-      if (near || j == 0) b = panels(p, group, !near ? pairs : i ? 0 : 1);
-      others.next = {place.z, place.row + t * high, min64(high, place.rows - t * high), (place.panel + p) * kPanel,
-                     min64(group * kPanel, place.columns - p * kPanel)};
-      others.each = ceil_div(others.block.rows, max64(depth.steps * ceil_div(group, 2) * Sides, 1));
-      multiply_group<Products, Sides>(depth, tiles + 2 * t, others.next.rows > amx::kRows, b, group, c, others);
-      others.all();
-      others.c = c, others.block = others.next, others.done = 0, others.next = {};
-      c = c == sums ? c + kSumsOfBlock : sums;
+    for (int64_t d = 0; d < parts; ++d) {
+      const TilePart part = {d * depth.steps / parts, (d + 1) * depth.steps / parts, d + 1 == parts};
+      for (int64_t j = 0; j < inner; ++j) {
+        const int64_t t = near ? i : j, p = (near ? j : i) * most;
+        const int64_t group = min64(most, ceil_div(place.columns, kPanel) - p);
+        if (near || (j == 0 && d == 0)) b = panels(p, group, !near ? pairs : i ? 0 : 1);
+        buffer = parts > 1 ? j : 1 - buffer;
+        typename Products::Sum *const c = sums + buffer * kSumsOfBlock;
+        const TileBlock block = {place.z, place.row + t * high, min64(high, place.rows - t * high),
+                                 (place.panel + p) * kPanel, min64(group * kPanel, place.columns - p * kPanel)};
+        others.next = part.last ? block : TileBlock();
+        others.each = ceil_div(others.block.rows, max64((part.end - part.first) * ceil_div(group, 2) * Sides, 1));
+        WeightTiles own = b;
+        if (!near) own.ahead += j * ceil_div(group, 2) * depth.steps * b.ahead_lines * kTileLine;
+        multiply_group<Products, Sides>(depth, part, tiles + 2 * t, block.rows > amx::kRows, own, group, c, others);
+        others.all();
+        if (part.last) others.c = c, others.block = block, others.done = 0, others.next = {};
+      }
     }
   others.all();
 }

@@ -116,10 +116,13 @@ void check_pairs(int64_t m, int64_t n, int64_t k, int threads) {
 
 int main() {
   for (int64_t n : {16, 32, 80}) check_pairs(35, n, 70, 1), check_pairs(70, n, 32, 2);
+  check_bfloats(1, 80, 70, 500, 1), check_pairs(70, 64, 500, 1);
   for (int64_t k : {1, 2, 7, 31, 32, 33, 96, 200}) check_bfloats(1, 33, 50, k, 1), check_bfloats(2, 16, 90, k, 2);
   for (int64_t k : {1, 3, 27, 64, 66, 75, 96, 129, 147, 192, 264, 320})
     for (int64_t m : {1, 7, 16, 33, 70}) check_rows(m, k % 2 ? 33 : 50, k, 0, 1), check_rows(m, 16, k, 5, 2);
   check_rows(300, 200, 128, 0, 3);
+  check_rows(100, 70, 640, 0, 1); /* parts of k */
+  check_rows(150, 500, 1000, 3, 2);
   check_rows(40, 290, 66, 0, 1); /* groups of panels, and lines that are no whole step */
   check_rows(2000, 5, 576, 0, 1); /* more rows than a task copies */
   check_rows(2000, 40, 40, 24, 2);
