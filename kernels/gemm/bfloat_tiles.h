@@ -74,7 +74,8 @@ template <int Sides, class Args, class Epilogue> struct BfloatTilesLoop {
                        lines + (side * kPairedPanels + i) * bytes);
         return WeightTiles{lines, bytes, nullptr};
       };
-      multiply_task<BfloatProducts, Sides>(loop.depth, place, own, bytes, panels, false, c, loop.epilogue);
+      const auto pair = [&](int64_t t) { return own + t; };
+      multiply_task<BfloatProducts, Sides>(loop.depth, place, pair, bytes, panels, false, c, loop.epilogue);
     }
   }
 

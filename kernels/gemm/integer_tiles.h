@@ -43,10 +43,12 @@ template <class Epilogue> struct IntegerTilesLoop {
   TileDepth depth;
   TiledRows rows;
 
+  bool near; /* all weights of a task: two tiles of rows are made ready when they are wanted */
+
   /* What a worker has of its own. */
   struct Scratch {
     int8_t *copies;
-    int32_t *undone; /* [tiles][16][16] */
+    int32_t *undone; /* [tiles][2][16][16] */
     uint8_t *raised; /* a tile of -128, then the same for the last step */
     uint8_t *last;   /* [kGroupPanels][kTileBytes] */
     int32_t *c;      /* [sums_of_task] */
@@ -55,17 +57,18 @@ template <class Epilogue> struct IntegerTilesLoop {
 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const IntegerTilesLoop &loop = *(const IntegerTilesLoop *)arg;
-    const int64_t tiles = ceil_div(loop.plan.rows.most(), amx::kRows);
+    const int64_t tiles = loop.near ? 2 : round_up(ceil_div(loop.plan.rows.most(), amx::kRows), 2);
     const int64_t copied = min64(tiles, ceil_div(loop.args.m, amx::kRows) - loop.rows.copied);
     const size_t copies = (size_t)(copied * amx::kRows * loop.depth.copied_row());
     const size_t sums = (size_t)sums_of_task(loop.depth) * sizeof(int32_t);
-    void *memory = loop.host->scratch(loop.host->ctx, worker, copies + (size_t)tiles * (amx::kTileBytes + sizeof(RowTile)) +
-                                                                  (2 + kGroupPanels) * amx::kTileBytes + sums + 7 * 64);
+    const size_t of_tiles = (size_t)tiles * (2 * amx::kTileBytes + sizeof(RowTile));
+    const size_t of_panels = (2 + kGroupPanels) * amx::kTileBytes;
+    void *memory = loop.host->scratch(loop.host->ctx, worker, copies + of_tiles + of_panels + sums + 7 * 64);
     if (!memory) return;
     Carver carver = {(uint8_t *)memory};
     Scratch own;
     own.copies = carver.take<int8_t>(copies);
-    own.undone = carver.take<int32_t>((size_t)tiles * amx::kTileBytes);
+    own.undone = carver.take<int32_t>((size_t)tiles * 2 * amx::kTileBytes);
     own.raised = carver.take<uint8_t>(2 * amx::kTileBytes);
     own.last = carver.take<uint8_t>(kGroupPanels * amx::kTileBytes);
     own.c = carver.take<int32_t>(sums);
@@ -77,39 +80,60 @@ template <class Epilogue> struct IntegerTilesLoop {
     int64_t filled = -1;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, loop.args.n, task);
-      if (place.row != filled) loop.fill(own, place);
+      for (int64_t t = 0; !loop.near && place.row != filled && t * amx::kRows < place.rows; t += 2)
+        loop.ready(own, place, t, own.tiles + t);
       filled = place.row;
       loop.multiply(own, place);
     }
   }
 
-  /* Finds the tiles of a task's rows, copies those that have to be, and makes their first sums. */
-  void fill(const Scratch &own, const TaskPlace &place) const {
-    const int64_t first = place.row / amx::kRows, row_bytes = depth.copied_row();
-    const int64_t copied = max64(rows.copied, first);
-    for (int64_t t = 0; t * amx::kRows < place.rows; ++t) {
-      RowTile &tile = own.tiles[t];
-      int32_t *undone = own.undone + t * (amx::kTileBytes / 4);
-      tile = {(const char *)rows.a + (first + t) * amx::kRows * rows.step, rows.step, undone};
-      if (first + t >= copied) {
-        int8_t *to = own.copies + (first + t - copied) * amx::kRows * row_bytes;
-        copy(to, place.row + t * amx::kRows, min64(amx::kRows, place.rows - t * amx::kRows));
-        tile.rows = (const char *)to, tile.step = row_bytes;
-      }
-      amx::zero<0>();
-      amx::load<6>(own.raised, kTileLine);
-      for (int64_t s = 0; s < depth.steps; ++s) {
-        amx::load<4>(tile.rows + s * depth.step_lines * 4, tile.step);
-        amx::add_signed<0, 4, 6>();
-      }
-      if (depth.last_lines) {
-        amx::load<4>(tile.rows + depth.steps * depth.step_lines * 4, tile.step);
-        amx::load<6>(own.raised + amx::kTileBytes, kTileLine);
-        amx::add_signed<0, 4, 6>();
-      }
-      amx::store<0>(undone, 16 * sizeof(int32_t));
+  /* Finds two tiles of a task's rows, copies those that have to be, and makes their first sums. */
+  void ready(const Scratch &own, const TaskPlace &place, int64_t t, RowTile *to) const {
+    const int64_t row_bytes = depth.copied_row(), first = place.row / amx::kRows + t;
+    int8_t *free = own.copies + (near ? 0 : max64(first - max64(rows.copied, place.row / amx::kRows), 0)) * amx::kRows * row_bytes;
+    const bool two = (t + 1) * amx::kRows < place.rows;
+    for (int64_t i = 0; i <= two; ++i) {
+      to[i] = {(const char *)rows.a + (first + i) * amx::kRows * rows.step, rows.step,
+               own.undone + ((to - own.tiles) + i) * 2 * (amx::kTileBytes / 4)};
+      if (first + i < rows.copied) continue;
+      const int64_t row = (t + i) * amx::kRows;
+      copy(free, place.row + row, min64(amx::kRows, place.rows - row));
+      to[i].rows = (const char *)free, to[i].step = row_bytes;
+      free += amx::kRows * row_bytes;
+    }
+    two ? undo<2>(own, to) : undo<1>(own, to);
+  }
+
+  /* Rows times -128: the sums of even steps and of odd ones, which do not wait for each other. */
+  template <int R> void undo(const Scratch &own, const RowTile *to) const {
+    amx::zero<0>(), amx::zero<1>(), amx::zero<2>(), amx::zero<3>();
+    amx::load<6>(own.raised, kTileLine);
+    const int64_t step = depth.step_lines * 4;
+    int64_t at = 0;
+    for (int64_t s = 0; s + 2 <= depth.steps; s += 2, at += 2 * step) {
+      undo_step<R, 0>(to, at);
+      undo_step<R, 1>(to, at + step);
+    }
+    if (depth.steps % 2) undo_step<R, 0>(to, at), at += step;
+    amx::load<6>(own.raised + amx::kTileBytes, kTileLine);
+    if (depth.last_lines) undo_step<R, 1>(to, at);
+    store_undone<0>((int32_t *)to[0].first);
+    if constexpr (R > 1) store_undone<2>((int32_t *)to[1].first);
+  }
+  template <int R, int Odd> static MYCC_INLINE void undo_step(const RowTile *to, int64_t at) {
+    amx::load<4>(to[0].rows + at, to[0].step);
+    amx::add_signed<Odd, 4, 6>();
+    if constexpr (R > 1) {
+      amx::load<5>(to[1].rows + at, to[1].step);
+      amx::add_signed<2 + Odd, 5, 6>();
     }
   }
+  template <int T> static MYCC_INLINE void store_undone(int32_t *to) {
+    amx::store<T>(to, kTileLine);
+    amx::store<T + 1>(to + amx::kTileBytes / 4, kTileLine);
+    for (int i = 0; i < amx::kTileBytes / 4; i += W) store(to + i, load(to + i) + load(to + amx::kTileBytes / 4 + i));
+  }
+
   void copy(int8_t *to, int64_t row, int64_t count) const {
     Patches::Place place(args.patches, row);
     for (int64_t r = 0; r < count; ++r, to += depth.copied_row()) {
@@ -124,7 +148,6 @@ template <class Epilogue> struct IntegerTilesLoop {
 
   void multiply(const Scratch &own, const TaskPlace &place) const {
     const int64_t bytes = args.panel_bytes();
-    const bool near = !depth.last_lines && ceil_div(place.columns, kPanel) * bytes <= kNearWeights;
     const auto panels = [&](int64_t p, int64_t group, int64_t pairs) {
       WeightTiles b = {args.b + (place.panel + p) * bytes, bytes, own.last};
       for (int64_t i = 0; depth.last_lines && i < group; ++i) {
@@ -137,7 +160,11 @@ template <class Epilogue> struct IntegerTilesLoop {
       if (pairs) b.ahead_lines = ceil_div(group * depth.lines, max64(pairs * ceil_div(group, 2) * depth.steps, 1));
       return b;
     };
-    multiply_task<ByteProducts>(depth, place, own.tiles, bytes, panels, near, own.c, epilogue);
+    const auto tiles = [&](int64_t t) {
+      if (near) ready(own, place, t, own.tiles);
+      return own.tiles + (near ? 0 : t);
+    };
+    multiply_task<ByteProducts>(depth, place, tiles, bytes, panels, near, own.c, epilogue);
   }
 };
 
@@ -146,7 +173,8 @@ inline void gemm_integer_tiles(const mycc_host *host, const QuantisedArgs<int8_t
   const TileDepth depth(ceil_div(args.k, 4));
   const TiledRows rows(args, depth);
   const TaskPlan plan = plan_tiled_tasks(1, args.m, args.n, args.k, host->max_workers, depth, rows.copied == 0);
-  IntegerTilesLoop<Epilogue> loop = {host, args, epilogue, plan, depth, rows};
+  const bool near = is_near(depth, plan.panels.most(), args.panel_bytes());
+  IntegerTilesLoop<Epilogue> loop = {host, args, epilogue, plan, depth, rows, near};
   host->parallel_for(host->ctx, plan.count, plan.grain, IntegerTilesLoop<Epilogue>::body, &loop);
 }
 

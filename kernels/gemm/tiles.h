@@ -21,7 +21,7 @@ constexpr int64_t kDepthBytes = 28 << 10;     /* of a part of k: of the rows of 
 constexpr int64_t kMostPartial = 32;          /* blocks whose sums wait for the next part of k */
 constexpr int64_t kNearWeights = 256 << 10;   /* of a task, which stay in the second cache beside its rows */
 constexpr int64_t kSumsOfBlock = 2 * amx::kRows * kGroupPanels * kPanel; /* of two tiles of rows; a task has two such buffers */
-constexpr int64_t kCopiedBytes = 512 << 10;   /* of a task's rows, in the second cache of 2 MiB */
+constexpr int64_t kCopiedBytes = 1 << 20;   /* of a task's rows, in the second cache of 2 MiB */
 constexpr int64_t kTiledTaskWork = 1 << 21;   /* multiply-adds below which a task is not worth a chunk of its own */
 
 /* How the lines of a panel are cut: into equal steps where that comes out even, else the last one has fewer. */
@@ -202,12 +202,17 @@ static inline int64_t sums_of_task(const TileDepth &depth) {
   return kSumsOfBlock * (depth_parts(depth, 2) > 1 ? kMostPartial : 2);
 }
 
-/* The rows of a task, in tiles, times its panels, a group at a time: panels(p, group, pairs) are those from number p of it on,
+/* Whether rows of two tiles meet all panels of a task in turn. The last lines of a group are copied once. */
+static inline bool is_near(const TileDepth &depth, int64_t panels, int64_t panel_bytes) {
+  return (!depth.last_lines || panels <= group_panels(panel_bytes)) && panels * panel_bytes <= kNearWeights;
+}
+
+/* The rows of a task, in tiles, times its panels, a group at a time: tiles(t) are the two from number t on; panels(p, group, pairs) are those from number p of it on,
  * and from number kPairedPanels of them on their partners; pairs of tiles meet them before the next group is wanted, 0: it is
  * near already. Where all of them are near, the rows of two tiles meet one group after the other, so that results are
  * written along rows; else all rows meet a group. */
-template <class Products, int Sides = 1, class Panels, class Epilogue>
-inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const RowTile *tiles, int64_t panel_bytes,
+template <class Products, int Sides = 1, class Tiles, class Panels, class Epilogue>
+inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const Tiles &tiles, int64_t panel_bytes,
                           const Panels &panels, bool near, typename Products::Sum *sums, const Epilogue &epilogue) {
   const int64_t most = Sides == 2 ? kPairedPanels : group_panels(panel_bytes), high = 2 * amx::kRows;
   const int64_t groups = ceil_div(ceil_div(place.columns, kPanel), most), pairs = ceil_div(place.rows, high);
@@ -215,13 +220,16 @@ inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const 
   const int64_t outer = near ? pairs : groups, inner = near ? groups : pairs, parts = depth_parts(depth, inner);
   WeightTiles b = {};
   int64_t buffer = 0;
-  for (int64_t i = 0; i < outer; ++i)
+  const RowTile *rows = nullptr;
+  for (int64_t i = 0; i < outer; ++i) {
+    if (near) rows = tiles(2 * i);
     for (int64_t d = 0; d < parts; ++d) {
       const TilePart part = {d * depth.steps / parts, (d + 1) * depth.steps / parts, d + 1 == parts};
       for (int64_t j = 0; j < inner; ++j) {
         const int64_t t = near ? i : j, p = (near ? j : i) * most;
         const int64_t group = min64(most, ceil_div(place.columns, kPanel) - p);
-        if (near || (j == 0 && d == 0)) b = panels(p, group, !near ? pairs : i ? 0 : 1);
+        if (near ? i == 0 || groups > 1 : j == 0 && d == 0) b = panels(p, group, !near ? pairs : i ? 0 : 1);
+        if (!near) rows = tiles(2 * t);
         buffer = parts > 1 ? j : 1 - buffer;
         typename Products::Sum *const c = sums + buffer * kSumsOfBlock;
         const TileBlock block = {place.z, place.row + t * high, min64(high, place.rows - t * high),
@@ -229,12 +237,14 @@ inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const 
         others.next = part.last ? block : TileBlock();
         others.each = ceil_div(others.block.rows, max64((part.end - part.first) * ceil_div(group, 2) * Sides, 1));
         WeightTiles own = b;
+        if (near && i) own.ahead_lines = 0;
         if (!near) own.ahead += j * ceil_div(group, 2) * depth.steps * b.ahead_lines * kTileLine;
-        multiply_group<Products, Sides>(depth, part, tiles + 2 * t, block.rows > amx::kRows, own, group, c, others);
+        multiply_group<Products, Sides>(depth, part, rows, block.rows > amx::kRows, own, group, c, others);
         others.all();
         if (part.last) others.c = c, others.block = block, others.done = 0, others.next = {};
       }
     }
+  }
   others.all();
 }
 
