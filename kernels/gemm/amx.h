@@ -44,10 +44,6 @@ template <int T> MYCC_INLINE void zero() { __asm__ volatile("tilezero %%tmm%c0" 
 template <int T> MYCC_INLINE void load(const void *from, int64_t step) {
   __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(step), "i"(T) : "memory");
 }
-/* The same of rows that need not stay in the first cache. */
-template <int T> MYCC_INLINE void load_once(const void *from, int64_t step) {
-  __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(step), "i"(T) : "memory");
-}
 template <int T> MYCC_INLINE void store(void *to, int64_t step) {
   __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(step), "i"(T) : "memory");
 }
@@ -79,7 +75,6 @@ template <int T> void load(const void *from, int64_t step) {
   for (int r = 0; r < tiles->shapes.rows[T]; ++r)
     __builtin_memcpy(tiles->bytes[T][r], (const char *)from + r * step, tiles->shapes.row_bytes[T]);
 }
-template <int T> void load_once(const void *from, int64_t step) { load<T>(from, step); }
 template <int T> void store(void *to, int64_t step) {
   for (int r = 0; r < tiles->shapes.rows[T]; ++r)
     __builtin_memcpy((char *)to + r * step, tiles->bytes[T][r], tiles->shapes.row_bytes[T]);

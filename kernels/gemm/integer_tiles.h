@@ -90,7 +90,8 @@ template <class Epilogue> struct IntegerTilesLoop {
   /* Finds two tiles of a task's rows, copies those that have to be, and makes their first sums. */
   void ready(const Scratch &own, const TaskPlace &place, int64_t t, RowTile *to) const {
     const int64_t row_bytes = depth.copied_row(), first = place.row / amx::kRows + t;
-    int8_t *free = own.copies + (near ? 0 : max64(first - max64(rows.copied, place.row / amx::kRows), 0)) * amx::kRows * row_bytes;
+    const int64_t place_of_copy = near ? 0 : max64(first - max64(rows.copied, place.row / amx::kRows), 0);
+    int8_t *free = own.copies + place_of_copy * amx::kRows * row_bytes;
     const bool two = (t + 1) * amx::kRows < place.rows;
     for (int64_t i = 0; i <= two; ++i) {
       to[i] = {(const char *)rows.a + (first + i) * amx::kRows * rows.step, rows.step,

@@ -1,9 +1,9 @@
 /* Matrix products by tiles of AMX: what products of bytes and of bfloat16 share.
  *
  * A tile of rows has 64 bytes of each of 16 rows, a tile of weights 16 lines of 64 bytes: of each of 16 columns the four
- * bytes that go with four bytes of a row. Two tiles of rows times two panels are four tiles of sums. Groups of panels stay in
- * the first cache while all rows of a task pass over them; their sums go through a buffer there to the epilogue, which runs
- * between the products of the next ones: tiles are multiplied beside vectors.
+ * bytes that go with four bytes of a row. Two tiles of rows times two panels are four tiles of sums. Parts of k of both stay
+ * in the first cache while rows pass over panels, or panels over rows; their sums go through a buffer there to the epilogue,
+ * which runs between the products of the next ones: tiles are multiplied beside vectors.
  */
 #ifndef MYCC_KERNELS_GEMM_TILES_H
 #define MYCC_KERNELS_GEMM_TILES_H
@@ -20,7 +20,7 @@ constexpr int64_t kGroupBytes = 24 << 10;     /* of weights, in the first cache 
 constexpr int64_t kDepthBytes = 28 << 10;     /* of a part of k: of the rows of two tiles and of two panels */
 constexpr int64_t kMostPartial = 32;          /* blocks whose sums wait for the next part of k */
 constexpr int64_t kNearWeights = 256 << 10;   /* of a task, which stay in the second cache beside its rows */
-constexpr int64_t kSumsOfBlock = 2 * amx::kRows * kGroupPanels * kPanel; /* of two tiles of rows; a task has two such buffers */
+constexpr int64_t kSumsOfBlock = 2 * amx::kRows * kGroupPanels * kPanel; /* of two tiles of rows */
 constexpr int64_t kCopiedBytes = 1 << 20;   /* of a task's rows, in the second cache of 2 MiB */
 constexpr int64_t kTiledTaskWork = 1 << 21;   /* multiply-adds below which a task is not worth a chunk of its own */
 
@@ -207,10 +207,10 @@ static inline bool is_near(const TileDepth &depth, int64_t panels, int64_t panel
   return (!depth.last_lines || panels <= group_panels(panel_bytes)) && panels * panel_bytes <= kNearWeights;
 }
 
-/* The rows of a task, in tiles, times its panels, a group at a time: tiles(t) are the two from number t on; panels(p, group, pairs) are those from number p of it on,
- * and from number kPairedPanels of them on their partners; pairs of tiles meet them before the next group is wanted, 0: it is
- * near already. Where all of them are near, the rows of two tiles meet one group after the other, so that results are
- * written along rows; else all rows meet a group. */
+/* The rows of a task, two tiles at a time, times its panels, a group at a time. tiles(t): the two from number t on.
+ * panels(p, group, pairs): the panels from number p on and, from number kPairedPanels of them on, their partners; so many pairs
+ * of tiles meet them before the next group is wanted, 0: it is near already. Where all panels are near, the rows of two tiles
+ * meet one group after the other, so that results are written along rows; else all rows meet a group. */
 template <class Products, int Sides = 1, class Tiles, class Panels, class Epilogue>
 inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const Tiles &tiles, int64_t panel_bytes,
                           const Panels &panels, bool near, typename Products::Sum *sums, const Epilogue &epilogue) {
@@ -248,8 +248,8 @@ inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const 
   others.all();
 }
 
-/* Tasks of whole pairs of tiles and panels. Workers share panels first, as each reads weights of its own then; where rows are
- * patches, which are copied for each task, they share rows. */
+/* Tasks of whole pairs of tiles and panels. Workers share panels first, as each reads weights of its own then; where rows
+ * are patches, which are copied for each task, they share rows. */
 static inline TaskPlan plan_tiled_tasks(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t workers,
                                         const TileDepth &depth, bool patches) {
   const int64_t high = ceil_div(m, 2 * amx::kRows), wide = ceil_div(n, 2 * kPanel);
