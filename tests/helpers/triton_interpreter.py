@@ -137,11 +137,18 @@ def _serve() -> None:
 
 
 def _patch_once() -> None:
-    """The interpreter puts its functions in place for every call of a function, which takes longer than the call."""
+    """The interpreter puts its functions in place for every call of a function, which takes longer than the call. For
+    each sum and product of integers it computes whether they overflow, and says nothing of it where debug is off. And
+    it makes a table of all types for each of its lookups."""
     import types
 
     import triton.language as tl
+    from triton.language.semantic import TritonSemantic
     from triton.runtime import interpreter
+
+    TritonSemantic.binary_op_sanitize_overflow_impl = lambda *_: None
+    look_up = cache(interpreter._get_np_dtype)
+    interpreter._get_np_dtype = lambda kind: look_up(tl.uint64 if kind.scalar.is_ptr() else kind.scalar)
 
     interpreter._patch_lang(types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
     interpreter._patch_lang = lambda _: types.SimpleNamespace(restore=lambda: None)
