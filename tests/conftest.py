@@ -31,6 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 DURATIONS = ROOT / "build" / "tests" / "durations.json"
+FIXTURES = DURATIONS.with_name("fixtures.json")
 QUICK = (
     "backend", "capture", "generation", "models", "ops", "package", "property", "quantize", "refusals", "training",
     "verify",
@@ -78,10 +79,12 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints the seconds that the tests of each folder took, of all processes together, the longest tests, and how
-    many slow ones were left out. The seconds of all tests without their fixtures go into build/tests/durations.json."""
+    many slow ones were left out. The seconds of all tests without their fixtures go into build/tests/durations.json,
+    those of the fixtures by file into fixtures.json beside it."""
     folders: Counter[str] = Counter()
     tests: Counter[str] = Counter()
     calls: Counter[str] = Counter()
+    fixtures: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
@@ -89,6 +92,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 tests[report.nodeid] += report.duration  # type: ignore[assignment]
                 if report.when == "call":
                     calls[report.nodeid] += report.duration  # type: ignore[assignment]
+                else:
+                    fixtures[report.nodeid.split("::")[0]] += report.duration  # type: ignore[assignment]
     if left_out := terminalreporter.config.stash.get(LEFT_OUT, Counter()):
         rows = ", ".join(f"{name} {count}" for name, count in left_out.most_common())
         terminalreporter.section(f"{left_out.total()} slow tests were left out; make test-all runs them")
@@ -99,7 +104,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         longest = (f"{seconds:.0f} {name}" for name, seconds in tests.most_common(40))
         terminalreporter.line("\n".join(longest))
         DURATIONS.parent.mkdir(parents=True, exist_ok=True)
-        DURATIONS.write_text(json.dumps(dict(calls.most_common()), indent=1), encoding="utf-8")
+        for path, seconds in ((DURATIONS, calls), (FIXTURES, fixtures)):
+            path.write_text(json.dumps(dict(seconds.most_common()), indent=1), encoding="utf-8")
 
 
 @pytest.fixture(autouse=True, scope="module")

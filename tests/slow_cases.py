@@ -6,8 +6,9 @@ of `make test` or `make test-all` that nothing disturbed,
     python -m tests.slow_cases
 
 chooses them again from the durations of that run: the longest first, until the rest takes so many seconds of all
-processes together. At least the shortest test of each file stays. The files that then take longest go into
-long_files.txt: they are begun first, so that no process waits for one at the end.
+processes together. At least the shortest test of each file stays, and the shortest case of each test that takes no more
+than LAST. The files that then take longest with their fixtures go into long_files.txt: they are begun first, so that no
+process waits for one at the end.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ DURATIONS = Path(__file__).resolve().parents[1] / "build" / "tests" / "durations
 #: Tests that stay whole: each case guards an operator or a pass of its own, or all are compiled together, so that
 #: without the first one the next takes its time, or the project promises them in `make test`.
 WHOLE = (
+    "tests/codegen/test_kernels.py::test_kernel",
     "tests/gpu/test_routine_kernels.py::test_factorisations_against_float64",
     "tests/graph/test_decompose.py::test_image",
     "tests/graph/test_decompose.py::test_sequence",
@@ -38,7 +40,8 @@ WHOLE = (
     "tests/property/test_alias_programs.py::test_random_programs",
     "tests/schedule/test_pass_values.py::test_values_stay",
 )
-SHORT = 0.7  # seconds; leaving out a shorter case gains too little
+SHORT = 0.3  # seconds; leaving out a shorter case gains too little
+LAST = 2.0  # seconds of a test or of its last case: what it guards no other one does
 LONG = 10.0  # seconds of a file that is begun early
 
 
@@ -61,18 +64,23 @@ def long_files() -> Mapping[str, int]:
 
 def choose(durations: Mapping[str, float], listed: frozenset[str], seconds: float) -> list[str]:
     """The node ids to leave out, sorted: those of `listed` whose time is not known, and the longest of the known ones
-    until the others take at most `seconds`, or every test that is left is short or the last one of its file.
+    until the others take at most `seconds`, or every test that is left is short or the last one of its file or, within
+    LAST, of its cases.
 
     durations: seconds of each test without its fixtures, which the next test of the file would pay.
     """
     chosen = frozenset(name for name in listed - durations.keys() if _test(name) not in WHOLE)
     left = Counter(_file(name) for name in durations)
+    cases = Counter(_test(name) for name in durations)
     total = sum(durations.values())
     for name, duration in sorted(durations.items(), key=lambda item: -item[1]):
         if total <= seconds or duration < SHORT:
             break
+        if cases[_test(name)] == 1 and duration < LAST:
+            continue
         if left[_file(name)] > 1 and _test(name) not in WHOLE:
             left[_file(name)] -= 1
+            cases[_test(name)] -= 1
             total -= duration
             chosen |= {name}
     return sorted(chosen)
@@ -88,7 +96,7 @@ def _test(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1050.0, help="of the tests that stay")
+    parser.add_argument("--seconds", type=float, default=900.0, help="of the tests that stay")
     parser.add_argument("--durations", type=Path, default=DURATIONS)
     options = parser.parse_args()
     durations = json.loads(options.durations.read_text(encoding="utf-8"))
@@ -96,7 +104,8 @@ def main() -> None:
     head = "# Tests that `make test` leaves out; `python -m tests.slow_cases` chooses them."
     LIST.write_text("\n".join([head, *chosen]) + "\n", encoding="utf-8")
     left = {name: seconds for name, seconds in durations.items() if name not in chosen}
-    files: Counter[str] = Counter()
+    fixtures = options.durations.with_name("fixtures.json")
+    files: Counter[str] = Counter(json.loads(fixtures.read_text(encoding="utf-8")) if fixtures.exists() else {})
     for name, seconds in left.items():
         files[_file(name)] += seconds  # type: ignore[assignment]
     head = "# Files of tests that take longest, the longest first; `python -m tests.slow_cases` writes them."

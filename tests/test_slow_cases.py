@@ -13,6 +13,11 @@ def test_the_longest_are_left_out_and_one_of_each_file_stays() -> None:
     assert choose(durations, frozenset(), 1.0) == ["a::t[1]", "a::u", "b::v[x]"]  # the last of b is short
 
 
+def test_one_case_of_each_test_stays_unless_it_takes_long() -> None:
+    durations = {"a::t[1]": 1.0, "a::t[2]": 0.9, "a::u": 1.5, "a::v": 3.0, "a::w": 0.1}
+    assert choose(durations, frozenset(), 0.0) == ["a::t[1]", "a::v"]
+
+
 def test_cases_that_a_run_left_out_stay_on_the_list() -> None:
     assert choose({"a::t[2]": 3.0}, frozenset({"a::t[1]"}), 100.0) == ["a::t[1]"]
     assert choose({"a::t[1]": 3.0, "a::t[2]": 3.0}, frozenset({"a::t[1]"}), 100.0) == []

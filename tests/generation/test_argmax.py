@@ -34,7 +34,7 @@ def test_the_first_of_the_largest_logits(tmp_path: Path, vocabulary: int) -> Non
 def test_packages_for_gpus_have_it(tmp_path: Path) -> None:
     out = tmp_path / "text.pkg"
     options = {"target": "cpu,cuda:sm_90", "max_length": 32, "max_batch": 2, "progress": False, "verify": False}
-    mycc.compile_generation(make_network("llama"), out=out, **options)
+    mycc.compile_generation(make_network("llama", num_hidden_layers=1), out=out, **options)
     model = mycc.load(out)
     assert list(model.entries) == ["prefill", "decode", "copy", "argmax"]
     assert model.device == "cpu"

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mycc.compiler.machine.cpu import PANEL
@@ -16,7 +17,7 @@ from mycc.compiler.machine.targets import TARGETS, Target
 from mycc.compiler.schedule.matrix.register_tiles import TILE_SETS, Tile
 from mycc.compiler.schedule.matrix.run_tiles import RUN_TILE_SETS
 
-from .gemm_support import built
+from .gemm_support import built, cpu_levels
 
 #: levels with register tiles of their own
 CPU = [target for target in TARGETS if not target.level]
@@ -25,6 +26,12 @@ CPU = [target for target in TARGETS if not target.level]
 FULL = {"x86-64-v2": r"tile_", "x86-64-v3": r"tile_3x32"}
 JUMP = re.compile(r"(?:j\w+|b(?:\.\w+)?|cbn?z\s+\w+,|tbn?z\s+\w+,\s*#\d+,)\s+([0-9a-f]+)\b")
 MULTIPLY_ADD = re.compile(r"v?fmadd\d*ps|vfmadd\w+ps|v?mulps|fmla")
+
+
+def cases(targets: list[Target]) -> list[Any]:
+    """Targets as parameters: those that this CPU runs are compiled for other tests too; for another one it is slow."""
+    here = cpu_levels()
+    return [pytest.param(t, id=t.isa, marks=[] if t.isa in here else [pytest.mark.slow]) for t in targets]
 
 
 def tool(target: Target, name: str) -> str | None:
@@ -87,7 +94,7 @@ def touches_stack(text: str) -> bool:
     return bool(re.search(r"\(%rsp|-?0x[0-9a-f]+\(%rbp|\[(?:sp|x29)", text) or re.match(r"(?:push|pop|call)\b", text))
 
 
-@pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
+@pytest.mark.parametrize("target", cases(CPU))
 def test_tiles_stay_in_registers(target: Target) -> None:
     assembly = disassembly(target)
     lanes, checked = TILE_SETS[target.isa].cpu.lanes, 0
@@ -112,7 +119,7 @@ def test_tiles_stay_in_registers(target: Target) -> None:
     assert checked > len(TILE_SETS[target.isa].tiles), "the tiles of products in float32 and 16 bits, of convolutions"
 
 
-@pytest.mark.parametrize("target", [t for t in CPU if RUN_TILE_SETS[t.isa].taps], ids=lambda target: target.isa)
+@pytest.mark.parametrize("target", cases([t for t in CPU if RUN_TILE_SETS[t.isa].taps]))
 def test_taps_stay_in_registers(target: Target) -> None:
     """A pixel is broadcast for all its products, and those with zeros at the ends of a row are left out."""
     table = {tile.name: tile for tile in RUN_TILE_SETS[target.isa].tap_tiles}
@@ -129,7 +136,7 @@ def test_taps_stay_in_registers(target: Target) -> None:
             assert 0 < broadcasts <= len(tile.products)
 
 
-@pytest.mark.parametrize("target", [t for t in CPU if t.lanes == PANEL], ids=lambda target: target.isa)
+@pytest.mark.parametrize("target", cases([t for t in CPU if t.lanes == PANEL]))
 def test_one_panel_multiplies_from_memory(target: Target) -> None:
     """A broadcast that one multiply-add uses is its operand: into a register it takes a multiply-add's place (0084)."""
     tiles = functions(disassembly(target), r"runs_\d+x(?:[4-9]|\d\d)x16\b")
@@ -140,7 +147,7 @@ def test_one_panel_multiplies_from_memory(target: Target) -> None:
             assert not apart, f"{name} for {target.isa} broadcasts apart from its products: {apart}"
 
 
-@pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
+@pytest.mark.parametrize("target", cases(CPU))
 def test_tiles_prefetch_their_results(target: Target) -> None:
     """Places of results that no general register is left for would be moved out of a vector's for every k."""
     tiles = functions(disassembly(target), r"tile_\d+x\d+<float>")
@@ -159,7 +166,7 @@ def test_tiles_prefetch_their_results(target: Target) -> None:
             assert not moved, f"{name} for {target.isa} moves between kinds of registers: {moved}"
 
 
-@pytest.mark.parametrize("target", [t for t in CPU if TILE_SETS[t.isa].row_sums > 1], ids=lambda target: target.isa)
+@pytest.mark.parametrize("target", cases([t for t in CPU if TILE_SETS[t.isa].row_sums > 1]))
 def test_a_row_prefetches_each_line_of_its_panel_once(target: Target) -> None:
     """Into the first cache, in the loops of a panel that is a stream by itself: past the others where it comes from
     memory (0102); with float32 not in the third loop (0087)."""
@@ -176,7 +183,7 @@ def test_a_row_prefetches_each_line_of_its_panel_once(target: Target) -> None:
         assert fetched == {"t0": stream, "nta": stream, "t1": [0, 0, 0] if floats else [0, 0, 2]}, name
 
 
-@pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
+@pytest.mark.parametrize("target", cases(CPU))
 def test_nchw_tiles_stay_in_registers(target: Target) -> None:
     """Every vector of inputs is loaded once for all outputs of the tile."""
     tiles = functions(disassembly(target), r"nchw_tile<")
@@ -191,7 +198,7 @@ def test_nchw_tiles_stay_in_registers(target: Target) -> None:
         assert len(moved) <= vectors + 1, f"{name} for {target.isa} loads its inputs again: {loop}"
 
 
-@pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
+@pytest.mark.parametrize("target", cases(CPU))
 def test_attention_makes_weights_in_registers(target: Target) -> None:
     """The loop that multiplies values and makes weights of the next scores: two keys of 8 rows by 1 or 2 panels."""
     tiles = functions(disassembly(target, "attention_library.cpp"), "weight_tile_")
@@ -207,7 +214,7 @@ def test_attention_makes_weights_in_registers(target: Target) -> None:
         assert any("vperm" in text for text in loop), f"{name} takes powers from no table: {loop}"
 
 
-@pytest.mark.parametrize("target", CPU, ids=lambda target: target.isa)
+@pytest.mark.parametrize("target", cases(CPU))
 def test_residuals_are_prefetched(target: Target) -> None:
     """The compiler takes a function that only prefetches for one without effects, and deletes its calls."""
     blocks = functions(disassembly(target, "residual.cpp"), "multiply_block")
