@@ -22,15 +22,17 @@ struct TiledRows {
   const int8_t *a;
   int64_t step;   /* elements from a row to the next, where rows are read in place */
   int64_t copied; /* number of the first tile that is copied */
+  int64_t last;   /* where the last row of patches begins */
 
-  template <class Args> TiledRows(const Args &args, const TileDepth &depth) : a(args.a), step(args.a_row), copied(0) {
+  template <class Args> TiledRows(const Args &args, const TileDepth &depth) : a(args.a), step(args.a_row), copied(0), last(0) {
     if (args.patches.run) {
+      last = Patches::Place(args.patches, args.m - 1).at;
       step = args.patches.row_step(args.m);
       if (step < 0) return;
     }
     /* The last row that is read beyond its end lies in the operand, and so do all 16 rows. */
-    const int64_t end = (args.m - 1) * step + args.k, last = end - depth.row_bytes();
-    if (last >= 0) copied = min64(args.m, step ? last / step + 1 : args.m) / amx::kRows;
+    const int64_t end = (args.m - 1) * step + args.k, most = end - depth.row_bytes();
+    if (most >= 0) copied = min64(args.m, step ? most / step + 1 : args.m) / amx::kRows;
   }
 };
 
@@ -59,7 +61,7 @@ template <class Epilogue> struct IntegerTilesLoop {
     const IntegerTilesLoop &loop = *(const IntegerTilesLoop *)arg;
     const int64_t tiles = loop.near ? 2 : round_up(ceil_div(loop.plan.rows.most(), amx::kRows), 2);
     const int64_t copied = min64(tiles, ceil_div(loop.args.m, amx::kRows) - loop.rows.copied);
-    const size_t copies = (size_t)(copied * amx::kRows * loop.depth.copied_row());
+    const size_t copies = (size_t)(copied * amx::kRows * loop.depth.copied_row()) + 8; /* copied by eights */
     const size_t sums = (size_t)sums_of_task(loop.depth) * sizeof(int32_t);
     const size_t of_tiles = (size_t)tiles * (2 * amx::kTileBytes + sizeof(RowTile));
     const size_t of_panels = (2 + kGroupPanels) * amx::kTileBytes;
@@ -139,7 +141,7 @@ template <class Epilogue> struct IntegerTilesLoop {
     Patches::Place place(args.patches, row);
     for (int64_t r = 0; r < count; ++r, to += depth.copied_row()) {
       if (args.patches.run) {
-        args.patches.copy_row(to, args.a + place.at);
+        args.patches.copy_row(to, args.a + place.at, place.at + 8 - args.patches.run <= rows.last);
         place.next(args.patches);
       } else {
         copy_run(to, args.a + (row + r) * args.a_row, args.k);

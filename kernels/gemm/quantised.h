@@ -50,8 +50,15 @@ struct Patches {
     return is_run() && even && (m <= image || image_step == image * pixel_step) ? pixel_step : -1;
   }
 
-  /* The row that begins at `from`, as one run. */
-  void copy_row(int8_t *to, const int8_t *from) const {
+  /* The row that begins at `from`, as one run. spare: there are eight bytes where each run begins, and room for them. */
+  void copy_row(int8_t *to, const int8_t *from, bool spare) const {
+    if (spare && run < 8) {
+      for (int64_t z = 0; z < taps_z; ++z)
+        for (int64_t y = 0; y < taps_y; ++y)
+          for (int64_t x = 0; x < taps_x; ++x, to += run)
+            __builtin_memcpy(to, from + z * tap_z_step + y * tap_y_step + x * tap_x_step, 8);
+      return;
+    }
     for (int64_t z = 0; z < taps_z; ++z)
       for (int64_t y = 0; y < taps_y; ++y)
         for (int64_t x = 0; x < taps_x; ++x)

@@ -126,7 +126,7 @@ int main() {
   check_rows(40, 290, 66, 0, 1); /* groups of panels, and lines that are no whole step */
   check_rows(2000, 5, 576, 0, 1); /* more rows than a task copies */
   check_rows(2000, 40, 40, 24, 2);
-  for (int64_t channels : {3, 8, 70})
+  for (int64_t channels : {1, 3, 8, 70})
     for (int64_t taps : {1, 3})
       for (int64_t stride : {1, 2}) check_patches(channels, taps, stride, 19, (int)stride);
   printf("%lld right, %lld wrong\n", (long long)right, (long long)wrong);
