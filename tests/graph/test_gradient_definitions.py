@@ -54,6 +54,18 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
         lambda w: F.embedding_bag(torch.tensor([[1, 2], [2, 0]]), w, mode="sum", per_sample_weights=W[:2, :2] + 1),
         (4, 3),
     ),
+    "classes": (lambda x: F.nll_loss(x, torch.tensor([0, 3, -100, 2, 3])), (5, 4)),
+    "classes, one ignored": (lambda x: F.nll_loss(x, torch.tensor([0, 3, 1, 2, 3]), W[:4, 0], ignore_index=3), (5, 4)),
+    "classes, each": (
+        lambda x: F.nll_loss(x, torch.tensor([3, 0]), W[:4, 1], reduction="none", ignore_index=0), (2, 4),
+    ),
+    "classes, sum": (lambda x: F.nll_loss(x, torch.tensor(2), reduction="sum"), (4,)),
+    "classes of a map": (
+        lambda x: F.nll_loss(x, torch.arange(12).reshape(2, 2, 3) % 4, W[:4, 2], ignore_index=1), (2, 4, 2, 3),
+    ),
+    "classes of a map, each": (
+        lambda x: F.nll_loss(x, torch.arange(12).reshape(2, 2, 3) % 4, reduction="none"), (2, 4, 2, 3),
+    ),
     "attention": (lambda x: F.scaled_dot_product_attention(x, x.detach() * 0.5, x, is_causal=True), (2, 2, 5, 4)),
     "convolution": (lambda w: F.conv2d(torch.ones(2, 4, 7, 6).double().cumsum(-1), w, None, 2, 1, 1, 2), (6, 2, 3, 3)),
     "transposed": (lambda x: F.conv_transpose2d(x, W[:4, :].reshape(2, 2, 2, 2), None, 2, 1, 1), (2, 2, 4, 5)),

@@ -8,6 +8,11 @@ from pathlib import Path
 import mycc
 import pytest
 import torch
+from mycc.compiler.capture.state import share_state
+from mycc.compiler.graph.passes import run_graph_passes
+from mycc.compiler.ir.nodes import Nest
+from mycc.compiler.lower import lower
+from mycc.compiler.schedule import schedule
 from mycc.compiler.training.request import capture_training, training_request
 from mycc.runtime.inspect import describe, inspect_package
 from torch import nn
@@ -59,6 +64,36 @@ def test_random_numbers_are_drawn_once(budget: float) -> None:
     targets = [str(node.target) for node in graph.module.graph.nodes]
     assert targets.count("aten.native_dropout.default") == 2
     assert "mycc.recomputed.default" in targets
+
+
+class Classes(nn.Module):
+    """A layer with GELU's other form, written with operators, and one for each class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(32, 256), nn.Linear(256, 700)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.first(x)
+        return self.second(h * 0.5 * (1 + torch.tanh(0.8 * (h + 0.04 * h**3))))
+
+
+def test_what_a_step_keeps() -> None:
+    """The loss has no matrix beside the logarithms, over which its gradient lies; of GELU the operand and the tangent
+    are kept, and no element-wise value that is made of them."""
+    model, x, y = Classes(), torch.randn(512, 32), torch.randint(0, 700, (512,))
+    request = training_request(
+        model, (x,), {}, targets=(y,), loss=nn.CrossEntropyLoss(), optimizer=torch.optim.SGD(model.parameters()),
+        entries=["step"],
+    )  # fmt: skip
+    (graph,) = map(run_graph_passes, share_state(capture_training(request)))
+    made = schedule(lower(graph).program)
+    logits, hidden = 512 * 700 * 4, 512 * 256 * 4
+    sizes = [t.bytes.constant for t in made.memory.lifetimes]
+    assert sizes.count(logits) == 3  # the logits, their logarithms, the transposed gradient
+    assert made.memory.live < 2 * logits + 4 * hidden
+    serial = [n for n in made.program.nodes if isinstance(n, Nest) and not n.dims]
+    assert not serial
 
 
 @pytest.mark.parametrize("budget", [-0.1, 1.5, True])

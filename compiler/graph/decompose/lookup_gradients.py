@@ -102,3 +102,23 @@ def grid_sampler_backward(
     pulled: Any = torch.func.vjp(lambda a, b: grid_sampler(a, b, mode, padding, align), x, grid)
     of_x, of_grid = pulled[1](grad)
     return of_x, of_grid
+
+
+@definition("aten.nll_loss_backward", "aten.nll_loss2d_backward")
+def nll_loss_backward(
+    grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, total: Tensor
+) -> Tensor:
+    """Made by comparing each class with the target, where torch's own scatters into zeros: a comparison and a choice,
+    which whatever reads it makes again."""
+    channel = 0 if x.dim() < 2 else 1
+    grad = grad / total if reduction == 1 else grad
+    if x.dim() == 1 and target.dim() > 0:
+        target = target[0]
+    target = target.unsqueeze(channel)
+    if x.dim() > grad.dim() > 0:
+        grad = grad.unsqueeze(channel)
+    own = -grad if ignore_index < 0 else torch.where(target != ignore_index, -grad, 0.0)  # no class is below 0
+    shape = [x.shape[d] if d == channel else 1 for d in range(x.dim())]
+    if weight is not None:
+        own = own * weight.reshape(shape)
+    return torch.where(torch.arange(x.shape[channel], device=x.device).reshape(shape) == target, own, 0.0)

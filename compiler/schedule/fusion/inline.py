@@ -4,13 +4,15 @@
     y[i] = g(t[i], z[i])      ->      y[i] = g(f(x[i]), z[i])
 
 It applies when it costs less than the memory traffic that it saves: always for a single reader that reads each element
-once, and for expressions that are cheap to recompute.
+once, and for expressions that are cheap to recompute. Those are made again early where their operands stay in memory
+anyway: a training step keeps x for its backward, and not x / 2 and x + 1 beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...ir.buffers import Buffer
 from ...ir.expr import Expr, Load, rewrite, substitute
 from ...ir.in_place import over_own_elements, overwrites, shared_roots
 from ...ir.index import ONE, Indirect, product
@@ -39,7 +41,19 @@ def inline_maps(graph: NodeGraph, remarks: Remarks, recompute: bool, device: Dev
         if not isinstance(node, Map) or len(node.stores) != 1:
             continue
         if recompute or all(isinstance(reader, Map) for reader in graph.readers(buffer)):
-            _consider(graph, node, remarks, WORK.cheap if recompute else 0, device)
+            again = recompute or _operands_stay(graph, node, buffer)
+            _consider(graph, node, remarks, WORK.cheap if again else 0, device)
+
+
+def _operands_stay(graph: NodeGraph, node: Map, buffer: Buffer) -> bool:
+    """Whether every reader may make an element of a map again for each of its own, from values that others need for
+    as long as the map is read."""
+    readers = graph.readers(buffer)
+    if not readers or any(number(reader.extent) > number(node.extent) for reader in readers):
+        return False
+    last = max(map(graph.position, readers))
+    others = [[r for r in graph.readers(b) if r is not node] for b in node.reads() if b.kind == "temp"]
+    return all(any(graph.position(r) >= last for r in found) for found in others)
 
 
 def _consider(graph: NodeGraph, node: Map, remarks: Remarks, budget: int, device: Device | None) -> None:

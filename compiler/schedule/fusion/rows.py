@@ -31,7 +31,8 @@ from ...ir.index import (
 from ...ir.nodes import Map, Nest, Reduce, Store
 from ...ir.program import AnyNode
 from ...ir.rewrite import compute_at, substituted
-from ...machine.cpu_loops import FUSIONS
+from ...machine.cpu_loops import FUSIONS, SPLITS
+from ..cost.estimates import number
 from ..graph import NodeGraph, label
 from ..loops.column_blocks import ONE_BY_ONE, PIPELINED, Stages, in_blocks
 from ..loops.pipeline_columns import has_stages
@@ -142,6 +143,8 @@ def _as_stage(
     graph: NodeGraph, node: Map | Reduce, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...], transposes: bool
 ) -> tuple[Map | Reduce | None, str]:
     """The reader with its row loops renamed to the nest's, or why it cannot join."""
+    if _is_serial(node, rows):
+        return None, "would run on one thread"
     if isinstance(node, Reduce) and not _reduces_alike(node, members):
         return None, "reduces over another dimension than the rows"
     if not _order_allows(graph, members, node):
@@ -161,6 +164,12 @@ def _as_stage(
     if not transposes and isinstance(node, Map) and _transposes(node, names, members, rows):
         return None, "its results lie across the columns"
     return _rename(node, names, rows), ""
+
+
+def _is_serial(node: Map | Reduce, rows: tuple[Var, ...]) -> bool:
+    """Whether a node is long enough for several threads, and a nest has no rows to share among them."""
+    loops = (*node.dims, *(node.rdims if isinstance(node, Reduce) else ()))
+    return not rows and number(product(v.extent for v in loops)) > SPLITS.elements
 
 
 def _transposes(node: Map, names: dict[Var, Var], members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]) -> bool:
@@ -199,6 +208,8 @@ def as_prologue(
     graph: NodeGraph, maker: Map | Reduce, members: dict[AnyNode, Map | Reduce], rows: tuple[Var, ...]
 ) -> tuple[Map | Reduce | None, str]:
     """A map whose rows are only read by the same rows of the nest, or a reduction of rows of the same length."""
+    if _is_serial(maker, rows):
+        return None, "would run on one thread"
     if len(maker.stores) != 1:
         return None, "stores several results"
     if isinstance(maker, Reduce) and not _reduces_as_many(maker, members):
