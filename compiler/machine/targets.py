@@ -75,7 +75,7 @@ TARGETS: tuple[Target, ...] = (
     _x86("x86-64-v3", "-mavxvnni", adds="vnni"),
     _x86("x86-64-v4", _WIDE),
     _x86("x86-64-v4", _WIDE, *_VNNI, adds="vnni"),
-    _x86("x86-64-v4", _WIDE, *_VNNI, "-mamx-tile", "-mamx-int8", "-mamx-bf16", adds="amx"),
+    _x86("x86-64-v4", _WIDE, *_VNNI, "-mavx512bf16", "-mamx-tile", "-mamx-int8", "-mamx-bf16", adds="amx"),
     _arm("armv8-a"),
     _arm("armv8.2-a+dotprod", adds="dotprod"),
 )
@@ -100,7 +100,7 @@ CUDA_TARGETS: tuple[Target, ...] = (
 _V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
 _V3 = _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-_AMX = frozenset({"avx512_vnni", "amx_tile", "amx_int8", "amx_bf16"})
+_AMX = frozenset({"avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"})
 #: what each level needs, from the least to the best of an architecture
 _LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("cpu:x86-64-v2", _V2),

@@ -14,6 +14,18 @@ namespace mycc {
 
 typedef uint16_t bfloat_line __attribute__((vector_size(64)));
 
+/* Floats as bfloat16. Subnormal numbers may become zeros, as they do in products of tiles. */
+MYCC_INLINE void store_bfloats(bfloat *to, vf32 x) {
+#if defined(__AVX512BF16__)
+  typedef uint16_t halves __attribute__((vector_size(32)));
+  halves rounded;
+  __asm__("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(x));
+  __builtin_memcpy(to, &rounded, sizeof rounded);
+#else
+  store(to, x);
+#endif
+}
+
 /* Whole tiles of lines, but for products of a few values of k: what lacks is zeros in both operands. */
 static inline TileDepth bfloat_depth(int64_t k) {
   const int64_t lines = ceil_div(k, 2);
@@ -86,7 +98,7 @@ template <int Sides, class Args, class Epilogue> struct BfloatTilesLoop {
       const float *from = args.a + place.z * args.a_batch + (place.row + r) * args.a_row;
       bfloat *row = (bfloat *)to;
       int64_t k = 0;
-      for (; k + W <= args.k; k += W) store(row + k, load(from + k));
+      for (; k + W <= args.k; k += W) store_bfloats(row + k, load(from + k));
       for (; k < args.k; ++k) store_scalar(row + k, from[k]);
       if (k < values) __builtin_memset(row + k, 0, (size_t)(values - k) * sizeof *row);
     }

@@ -257,7 +257,8 @@ static inline TaskPlan plan_tiled_tasks(int64_t batch, int64_t m, int64_t n, int
   int64_t row_blocks = ceil_div(m, most_rows), panel_blocks = 1;
   if (workers > 1) {
     const int64_t worth = max64(batch * m * n * max64(k, 1) / kTiledTaskWork, 1);
-    const int64_t wanted = ceil_div(min64(2 * workers, worth), batch);
+    const bool even = batch * wide % workers == 0; /* one task each: what a task does for its rows is done less often */
+    const int64_t wanted = ceil_div(min64(even ? workers : 2 * workers, worth), batch);
     if (patches) row_blocks = max64(row_blocks, min64(2 * wanted, high));
     panel_blocks = min64(ceil_div(wanted, row_blocks), wide);
     row_blocks = max64(row_blocks, min64(ceil_div(wanted, panel_blocks), high));

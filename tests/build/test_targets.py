@@ -20,7 +20,7 @@ from mycc.runtime.errors import CompileError
 V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
 V3 = V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
 V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-AMX = frozenset({"avx512_vnni", "amx_tile", "amx_int8", "amx_bf16"})
+AMX = frozenset({"avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"})
 
 
 def test_a_list_keeps_its_order_and_names_each_target_once() -> None:

@@ -311,7 +311,7 @@ def test_best_target_wins(library: Any, program: bytes) -> None:
         expected = "x86-64-v4" if "avx512vl" in flags else "x86-64-v3" if "avx2" in flags else "x86-64-v2"
         byte_products = {"x86-64-v4": "avx512_vnni", "x86-64-v3": "avx_vnni"}.get(expected)
         expected += "+vnni" if byte_products in flags else ""
-        if expected == "x86-64-v4+vnni" and {"amx_tile", "amx_int8", "amx_bf16"} <= cpu_flags():
+        if expected == "x86-64-v4+vnni" and {"avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"} <= cpu_flags():
             expected = "x86-64-v4+amx"
         assert best == f"cpu:{expected}"
     shuffled = library.load_memory(Draft(program, isas=levels[::-1]).build()).target

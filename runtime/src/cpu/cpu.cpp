@@ -20,7 +20,7 @@ struct Features {
   int level;  // the N of x86-64-vN
   bool vnni;  // products of bytes in registers of 256 bits, from level 3 on
   bool wide_vnni;  // in those of 512 bits, from level 4 on
-  bool amx;        // in tiles, of bytes and of bfloat16, where the system saves them
+  bool amx;        // in tiles, of bytes and of bfloat16, where the system saves them; and conversions to bfloat16
   bool sha;
 };
 
@@ -56,6 +56,7 @@ constexpr uint32_t kExtEcxV3 = bits({5});                       // lzcnt
 constexpr uint32_t kLeaf7EbxV4 = bits({16, 17, 28, 30, 31});    // avx512 f dq cd bw vl
 constexpr uint32_t kLeaf7EcxVnni = bits({11});                  // avx512_vnni
 constexpr uint32_t kLeaf71EaxVnni = bits({4});                  // avx_vnni
+constexpr uint32_t kLeaf71EaxBf16 = bits({5});                  // avx512_bf16
 constexpr uint32_t kLeaf7EdxAmx = bits({22, 24, 25});           // amx_bf16, amx_tile, amx_int8
 constexpr uint64_t kAvxState = 0x6, kAvx512State = 0xE6;        // registers that the system saves (XCR0)
 constexpr uint64_t kTileState = 0x60000;
@@ -84,7 +85,7 @@ Features detect() {
   if ((saved & kAvxState) != kAvxState) return found;
   found.level = 3;
   if (all(ebx7, kLeaf7EbxV4) && (saved & kAvx512State) == kAvx512State) found.level = 4;
-  found.amx = all(edx7, kLeaf7EdxAmx) && (saved & kTileState) == kTileState;
+  found.amx = all(edx7, kLeaf7EdxAmx) && all(eax7_1, kLeaf71EaxBf16) && (saved & kTileState) == kTileState;
   return found;
 }
 
