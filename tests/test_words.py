@@ -46,23 +46,31 @@ STANDARD = {
 
 
 @cache
-def lines() -> list[tuple[str, int, str]]:
-    """Every line of the sources: file, number and text."""
+def texts() -> dict[str, str]:
+    """The sources: file -> text."""
     paths = [p for place in PLACES for p in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*"))]
     sources = [p for p in paths if p.suffix in (".py", ".h", ".cpp", ".j2") and "build" not in p.parts]
-    return [
-        (str(p.relative_to(ROOT)), i, line)
+    return {
+        str(p.relative_to(ROOT)): p.read_text()
         for p in sources
         if p != ROOT / "compiler/tune/search/lock.py"  # knows the names of earlier locks
-        for i, line in enumerate(p.read_text().splitlines(), 1)
-    ]
+    }
+
+
+def lines() -> list[tuple[str, int, str]]:
+    """Every line of the sources: file, number and text."""
+    return [(path, i, line) for path, text in texts().items() for i, line in enumerate(text.splitlines(), 1)]
 
 
 @pytest.mark.parametrize("private", STANDARD)
 def test_private_names_stay_away(private: str) -> None:
     """A name of the table is to be the standard word beside it."""
     word = re.compile(rf"(?<![A-Za-z0-9_])(?:{private})(?![A-Za-z0-9_])")
-    found = [f"{path}:{i}: {m[0]} is {STANDARD[private]}" for path, i, line in lines() if (m := word.search(line))]
+    found = [
+        f"{path}:{text.count(chr(10), 0, m.start()) + 1}: {m[0]} is {STANDARD[private]}"
+        for path, text in texts().items()
+        for m in word.finditer(text)
+    ]
     assert not found
 
 
