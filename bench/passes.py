@@ -64,7 +64,7 @@ class Row:
         return f"{self.kind:13} {self.case:32} without {self.name:28} {self.ratio:.3f}"
 
 
-class _LoweredError(Exception):
+class _LoweredError(BaseException):  # an Exception would become a fault of the compile
     """Ends a compile behind lowering. programs: what that made."""
 
     def __init__(self, programs: Sequence[Lowered]) -> None:

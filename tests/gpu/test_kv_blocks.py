@@ -12,16 +12,17 @@ from mycc.compiler.ir.structured import Attention
 
 from ..helpers.device_programs import program_of, run_interpreted
 from ..helpers.triton_interpreter import TritonInterpreter
-from ..schedule.test_kv_blocks import keys, masked, one_text, q, step, table, values
+from ..schedule.test_kv_blocks import keys, masked, of_whole_blocks, one_text, q, step, table, values
 
 
-@pytest.mark.parametrize("function", [step, masked, one_text])
+@pytest.mark.parametrize("function", [step, masked, of_whole_blocks, one_text])
 def test_read_through_the_table(function: Callable[..., Any], interpreter: TritonInterpreter) -> None:
     class Model(torch.nn.Module):
         def forward(self, q: Any, keys: Any, values: Any, table: Any) -> Any:
             return function(q, keys, values, table)
 
-    inputs = (q, keys, values, table)
+    negative = table.where(table < 7, table - len(keys)) if function is of_whole_blocks else table
+    inputs = (q, keys, values, negative)
     program = program_of(capture(Model(), inputs))
     assert any(n.k_pages is not None for n in program.schedule.program.nodes if isinstance(n, Attention))
     (found,) = run_interpreted(program, interpreter, inputs, {})

@@ -30,6 +30,11 @@ def indexed(memory: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     return memory[table].transpose(1, 2).reshape(2, 2, -1, 16)[:, :, :KEYS]
 
 
+def all_rows(memory: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """Every row of the blocks of a table."""
+    return memory[table].transpose(1, 2).flatten(2, 3)
+
+
 def attend(q: Any, k: Any, v: Any) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
@@ -41,6 +46,10 @@ def step(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
 def masked(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
     seen = torch.arange(KEYS) <= torch.tensor([[11], [13], [5]])
     return F.scaled_dot_product_attention(q, rows(keys, table), rows(values, table), seen, enable_gqa=True)
+
+
+def of_whole_blocks(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
+    return attend(q, all_rows(keys, table), all_rows(values, table))
 
 
 def one_text(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
@@ -58,11 +67,12 @@ def in_blocks(s: Schedule) -> list[tuple[bool, bool]]:
     return [(n.k_pages is not None, n.v_pages is not None) for n in nodes]
 
 
-@pytest.mark.parametrize("function", [step, masked, one_text])
+@pytest.mark.parametrize("function", [step, masked, of_whole_blocks, one_text])
 def test_read_through_the_table(function: Callable[..., Any]) -> None:
     s = scheduled(function, q, keys, values, table)
     assert in_blocks(s) == [(True, True)], str(s)
-    assert len([n for n in s.program.nodes if "mycc.read_blocks" in n.origin.ops]) == 1  # the table is tested once
+    tests = [n for n in s.program.nodes if {"mycc.read_blocks", "aten.index"} & set(n.origin.ops)]
+    assert len(tests) == 1  # of the table, for keys and values
 
 
 def test_what_others_read_too_is_copied() -> None:
@@ -106,3 +116,18 @@ def test_the_same_bits_as_rows_in_their_order(dtype: torch.dtype, tmp_path: Path
         assert torch.equal(m(q, moved[None])[0], plain)
         with pytest.raises(mycc.RunError, match="out of range"):
             m(q, torch.full((1, 32), 32))
+
+
+def test_tables_count_from_the_last_block_as_torchs_indices_do(tmp_path: Path) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, q: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+            return of_whole_blocks(q, keys, values, table)
+
+    m = mycc.load(mycc.compile(Model(), (q, table), out=tmp_path / "whole.pkg", verify=False))
+    negative = table.where(table < 7, table - BLOCKS)
+    expected = of_whole_blocks(q.double(), keys.double(), values.double(), table)
+    for given in (table, negative):
+        torch.testing.assert_close(torch.as_tensor(m(q, given)).double(), expected, rtol=1e-5, atol=1e-5)
+    for outside in (BLOCKS, -BLOCKS - 1):
+        with pytest.raises(mycc.RunError, match="out of range"):
+            m(q, torch.full_like(table, outside))

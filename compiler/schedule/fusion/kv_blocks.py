@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...ir.buffers import Buffer, Operand
-from ...ir.expr import IndexValue, Load
+from ...ir.expr import IndexValue, Load, substitute
 from ...ir.index import ONE, ZERO, Atom, Binary, Index, Indirect, Var, of
 from ...ir.nodes import Map, Store
 from ...ir.structured import Attention, Pages
@@ -22,8 +22,9 @@ from .concat_distribution import linear
 
 KEYS = 2  # of the axes (batch, heads, keys, size)
 
-#: table, where it begins, its strides, its rows and how many blocks there are -> what holds its tested values
-_Tested = dict[tuple[Buffer, Index, tuple[Index, ...], tuple[Index, ...], Index], Operand]
+#: table, where it begins, its strides, its rows, how many blocks there are and whether negative numbers count from the
+#: last one -> what holds its tested values
+_Tested = dict[tuple[Buffer, Index, tuple[Index, ...], tuple[Index, ...], Index, bool], Operand]
 
 
 def read_through_tables(graph: NodeGraph, remarks: Remarks) -> None:
@@ -48,7 +49,7 @@ def _in_blocks(graph: NodeGraph, remarks: Remarks, node: Attention, side: str, t
     if found is None or graph.crosses((found.memory.buffer, found.table.buffer), gather, node):
         return node
     batch, count = node.dims[0].extent, (node.keys + found.rows - 1) // found.rows
-    key = (found.table.buffer, found.table.offset, found.table.strides, (batch, count), found.blocks)
+    key = (found.table.buffer, found.table.offset, found.table.strides, (batch, count), found.blocks, found.wrap)
     if key in tested:
         graph.remove(gather)
     else:
@@ -65,7 +66,8 @@ def _in_blocks(graph: NodeGraph, remarks: Remarks, node: Attention, side: str, t
 class _Blocks:
     """What a gather reads: memory with the strides (0, head, row of a block), and a table with those of (text, block).
 
-    rows: of a block; step: elements from block to block; blocks: how many there are.
+    rows: of a block; step: elements from block to block; blocks: how many there are; wrap: whether the table may count
+    from the last one, by negative numbers.
     """
 
     memory: Operand
@@ -73,6 +75,7 @@ class _Blocks:
     rows: int
     step: Index
     blocks: Index
+    wrap: bool
 
 
 def _blocks(gather: Map, operand: Operand) -> _Blocks | None:
@@ -83,15 +86,16 @@ def _blocks(gather: Map, operand: Operand) -> _Blocks | None:
         return None
     if load.buffer.dtype != store.buffer.dtype:
         return None
-    loops = _loops(place.strides, operand)
+    strides, index = _with_one_key(place.strides, load, (*operand.strides, ONE)[KEYS])
+    loops = _loops(strides, operand)
     if loops is None or KEYS not in loops:
         return None
     key = loops[KEYS]
-    memory = _terms(load.index, key)
+    memory = _terms(index, key)
     if memory is None or len(memory.lookups) != 1 or memory.rows is None or memory.by_block != ZERO:
         return None
     ((lookup, step),) = memory.lookups.items()
-    if lookup.wrap or not isinstance(lookup.value, Load) or lookup.value.buffer.dtype != "i64":
+    if not isinstance(lookup.value, Load) or lookup.value.buffer.dtype != "i64":
         return None
     table = _terms(lookup.value.index, key)
     known = {loops[0]} if 0 in loops else set()
@@ -109,7 +113,26 @@ def _blocks(gather: Map, operand: Operand) -> _Blocks | None:
         memory.rows,
         step,
         lookup.extent,
+        lookup.wrap,
     )
+
+
+def _with_one_key(strides: dict[Var, Index], load: Load, step: Index) -> tuple[dict[Var, Index], Index]:
+    """The strides of a store and the index of a load with one loop over the keys, where blocks and rows have one each.
+
+    block, row -> key // rows, key % rows      where neighbouring blocks lie `rows` steps apart
+    """
+    row = next((v for v, stride in strides.items() if stride == step), None)
+    lookups = [a.value for a in load.index.atoms() if isinstance(a, Indirect)]
+    found = {v for value in lookups if isinstance(value, Load) for v in value.index.vars()}
+    block = next((v for v in found if row is not None and strides.get(v) == step * row.extent), None)
+    if row is None or block is None or row.extent.constant is None:
+        return strides, load.index
+    key = Var("key", block.extent * row.extent)
+    rest = {v: stride for v, stride in strides.items() if v not in (block, row)}
+    changed = substitute(load, {block: of(key) // row.extent, row: of(key) % row.extent})
+    assert isinstance(changed, Load)
+    return {**rest, key: step}, changed.index
 
 
 def _loops(strides: dict[Var, Index], operand: Operand) -> dict[int, Var] | None:
@@ -182,6 +205,6 @@ def _test(graph: NodeGraph, gather: Map, found: _Blocks, batch: Index, count: In
     at = {v: of(v) if v in dims else ZERO for v in (text, block)}
     strides = found.table.strides
     source = Load(found.table.buffer, found.table.offset + at[text] * strides[0] + at[block] * strides[1])
-    value = IndexValue(of(Indirect(source, found.blocks)))
+    value = IndexValue(of(Indirect(source, found.blocks, found.wrap)))
     store = Store(buffer, at[text] * count + at[block], value)
     return Map(dims, (store,), gather.origin), Operand(buffer, ZERO, (count, ONE))
