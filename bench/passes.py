@@ -2,6 +2,7 @@
 
     python bench/passes.py [--only loops,views,convolutions,blocks,models] [--passes inline,fuse-rows] [--threads 1]
                            [--list] [--quick] [--jobs 2] [--side 1] [--json rows.json] [--known earlier.json]
+                           [--folder packages]
 
 Every case is scheduled once with all passes and once for each pass without it (`--set schedule.off=NAME`). Where the
 kernels or their plans differ, both packages are built and, unless their sources are the same, timed in turns. A ratio
@@ -10,7 +11,7 @@ pass is kept where it moves a model or a block by 2 %, or a loop, a view or a co
 those that move none so far on this machine. `--list` shows which cases each pass changes, and times none. `--quick`
 takes the first two cases of each kind, to see that all runs. `--jobs` cases are built at once, and then `--side`
 cases are timed at once, each on processors of its own. `--known` takes the rows of an earlier run on the same machine
-into the summary, and leaves out the passes that were worth their lines there.
+into the summary, and leaves out the passes that were worth their lines there. Packages that lie in `--folder` are not built again.
 """
 
 from __future__ import annotations
@@ -152,6 +153,7 @@ class Run:
             for c in self.cases()
             if (names := changed.get((c.kind, c.name), ()))
             for name in (WHOLE, *names)
+            if not self.package(c, name).exists()
         )
         for _ in forked(tasks, self.options.jobs):
             pass
@@ -201,11 +203,14 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=1, help="cases that are timed at once")
     parser.add_argument("--json", type=Path, help="a file for the rows")
     parser.add_argument("--known", type=Path, help="rows of an earlier run")
+    parser.add_argument("--folder", type=Path, help="where packages are kept")
     options = parser.parse_args()
     known = [Row(**row) for row in json.loads(options.known.read_text("utf-8"))] if options.known else []
     torch.set_num_threads(1)  # processes are forked
-    with tempfile.TemporaryDirectory(prefix="mycc-passes-") as folder, torch.inference_mode():
-        run = Run(options, Path(folder), known)
+    with tempfile.TemporaryDirectory(prefix="mycc-passes-") as own, torch.inference_mode():
+        folder = options.folder or Path(own)
+        folder.mkdir(parents=True, exist_ok=True)
+        run = Run(options, folder, known)
         changed = run.changed()
         if options.list:
             rows = [Row(kind, case, name, 1.0) for (kind, case), names in changed.items() for name in names]
