@@ -11,7 +11,8 @@ pass is kept where it moves a model or a block by 2 %, or a loop, a view or a co
 those that move none so far on this machine. `--list` shows which cases each pass changes, and times none. `--quick`
 takes the first two cases of each kind, to see that all runs. `--jobs` cases are built at once, and then `--side`
 cases are timed at once, each on processors of its own. `--known` takes the rows of an earlier run on the same machine
-into the summary, and leaves out the passes that were worth their lines there. Packages that lie in `--folder` are not built again.
+into the summary, and leaves out the passes that were worth their lines there. Packages that lie in `--folder` are not
+built again.
 """
 
 from __future__ import annotations
