@@ -29,10 +29,15 @@ DURATIONS = Path(__file__).resolve().parents[1] / "build" / "tests" / "durations
 #: without the first one the next takes its time, or the project promises them in `make test`.
 WHOLE = (
     "tests/codegen/test_kernels.py::test_kernel",
+    "tests/gpu/test_library_kernels.py::test_library_operators",
+    "tests/gpu/test_plans.py::test_a_changed_plan_changes_the_code_and_not_the_values",
     "tests/gpu/test_routine_kernels.py::test_factorisations_against_float64",
+    "tests/gpu/test_routine_kernels.py::test_long_rows_are_merged_from_runs",
+    "tests/gpu/test_routine_kernels.py::test_special_functions_against_float64",
     "tests/graph/test_decompose.py::test_image",
     "tests/graph/test_decompose.py::test_sequence",
     "tests/graph/test_passes.py::test_pass",
+    "tests/ir/test_evaluate.py::test_operators",
     "tests/ops/test_library_operators.py::test_library_operators",
     "tests/ops/test_linalg.py::test_linear_algebra",
     "tests/ops/test_op_table.py::test_cpp_matches_reference",
