@@ -8,7 +8,7 @@ from collections.abc import Mapping
 PANEL = 16
 #: bytes of a line of integer weights: four of each column of a panel
 LINE = 4 * PANEL
-#: outputs that lie side by side in the weights of a convolution in planes
+#: outputs that lie side by side in the weights of a convolution in NCHW
 NCHW_WIDTH = 4
 
 

@@ -207,7 +207,7 @@ class Conv(Node):
     In 3 dimensions there is a depth in front of h. in_shape = (batch, height, width, channels). w is packed: depthwise
     [taps][channels], else [groups][ceil(out/groups/16)][taps][in/groups][16], for Winograd
     [groups][d][weights][ceil(out/groups/16)][in/groups][16] or, as taps,
-    [groups][d][ceil(out/groups/16)][in/groups][9][16], in planes
+    [groups][d][ceil(out/groups/16)][in/groups][9][16], in NCHW
     [groups][ceil(out/groups/4)][d][h][in/groups][w][4], for GPUs [out][taps][in/groups].
     """
 

@@ -65,12 +65,12 @@ WINOGRAD = {
 class ConvFacts:
     """Which algorithm a convolution takes (docs/decisions/0064, 0065, 0066, 0069, 0089).
 
-    nchw_inputs, nchw_outputs: of a convolution in planes, at most: half a panel of outputs. stride: of one with more
+    nchw_inputs, nchw_outputs: of a convolution in NCHW, at most: half a panel of outputs. stride: of one with more
     outputs in two dimensions, at most. transposed_taps: of one whose operand lies channels last, at least.
     deep_products: products of a row of a group, at least, in three dimensions. overlap: strides that a window of a
     group of several channels is wide, at least. strided_columns: outputs times the pixels of which a stride keeps one,
     of the columns of a panel that are multiplied for it. many: inputs from which a transposed convolution is a product.
-    pixels: of a 1x1 in planes, which are packed as they come. product_bytes: of products that take more memory than the
+    pixels: of a 1x1 in NCHW, which are packed as they come. product_bytes: of products that take more memory than the
     operand. group: channels of a group of a norm whose sums are added up for each of its channels again. unrolled_taps:
     of a depthwise convolution of integers, in the loop over channels. integer_planes: channels of a map of integers in
     planes that stays there, at most: vectors along so few channels are nearly empty.

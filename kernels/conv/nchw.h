@@ -1,4 +1,4 @@
-/* Convolutions of few channels to few in planes, as images come, or of groups of few: float32, fused epilogue.
+/* Convolutions of few channels to few in NCHW, as images come, or of groups of few: float32, fused epilogue.
  *
  *     y[o][h][w .. w + W - 1] = sum of x[c][h * sh + i][w * sw + j ..] * weight[o][c][i][j]
  *

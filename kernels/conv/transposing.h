@@ -1,4 +1,4 @@
-/* Convolutions by panels whose operand and results lie in planes: both are transposed block by block, while they are
+/* Convolutions by panels whose operand and results lie in NCHW: both are transposed block by block, while they are
  * near.
  *
  * What conv/conv.h does, but for where its operand comes from and its sums go to: a block's strip is made of tiles of
@@ -28,7 +28,7 @@ struct KeepPixel {
   void prefetch(int64_t, int64_t, int64_t) const {}
 };
 
-/* Results in planes: a block's pixels are neighbours in each, for its rows are whole or parts of one row. */
+/* Results in NCHW: a block's pixels are neighbours in each, for its rows are whole or parts of one row. */
 template <class Epilogue> struct NchwResults {
   const Epilogue &epilogue;
 
@@ -70,7 +70,7 @@ private:
   }
 };
 
-/* args: as conv's, their x in planes or channels last. */
+/* args: as conv's, their x in NCHW or channels last. */
 template <class Epilogue>
 inline void conv_transposing(const mycc_host *host, const ConvArgs &args, const Epilogue &epilogue,
                         const ConvTuning &tuning = ConvTuning()) {

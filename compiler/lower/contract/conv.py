@@ -111,7 +111,7 @@ def convolve(
     place: Place | None = None,
     layout: Layout | None = None,
 ) -> Tensor:
-    """x [n, c, ...] with the packed weight -> `shape`, which lies in memory channels-last, or in planes, or at `place`.
+    """x [n, c, ...] with the packed weight -> `shape`, which lies in memory channels-last, or in NCHW, or at `place`.
 
     window.pad: zeros in front; those behind follow from `shape`. layout: of the weight; None: this function's choice.
     """

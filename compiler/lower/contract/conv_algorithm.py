@@ -84,7 +84,7 @@ def algorithm_for(layout: Layout) -> Algorithm:
 
 
 def nchw_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
-    """Whether a convolution of x [n, c, ...] to `shape` is one in planes: a panel of its outputs would be half empty at
+    """Whether a convolution of x [n, c, ...] to `shape` is one in NCHW: a panel of its outputs would be half empty at
     least, and neither a sum over its taps nor a product for all of them takes less time."""
     inputs, outputs = ctx.integer(x.shape[1]), ctx.integer(shape[1])
     if ctx.builder.family != "cpu" or x.dtype != "f32" or set(window.kernel) == {1}:
@@ -102,7 +102,7 @@ def nchw_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
 
 
 def _groups_pay(ctx: Context, x: Tensor, channels: int, outputs: int, window: Window) -> bool:
-    """Whether one of so many channels, in groups of few, is in planes: else those of one channel are sums over their
+    """Whether one of so many channels, in groups of few, is in NCHW: else those of one channel are sums over their
     taps, or tiles of channels last, as all other groups are."""
     of, to = channels // window.groups, outputs // window.groups
     if of > FEW or to > CONVOLUTIONS.nchw_outputs or lies_channels_last(x):
@@ -121,7 +121,7 @@ def _groups_pay(ctx: Context, x: Tensor, channels: int, outputs: int, window: Wi
 
 
 def _nchw_is_asked_for(ctx: Context, x: Tensor, inputs: int, window: Window) -> bool:
-    """Whether many outputs stay in planes: panels would write them channels last, to be transposed for who reads
+    """Whether many outputs stay in NCHW: panels would write them channels last, to be transposed for who reads
     them."""
     if x.rank == 5 or (x.rank == 4 and window.stride[-1] > CONVOLUTIONS.stride) or inputs > FEW:
         return False
@@ -139,7 +139,7 @@ def _sums_are_less(inputs: int, outputs: int, window: Window) -> bool:
 
 
 def _transposing_pays(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
-    """Whether a direct convolution turns the blocks of its operand and results, for both stay in planes."""
+    """Whether a direct convolution turns the blocks of its operand and results, for both stay in NCHW."""
     channels = x.shape[1].constant or 0
     if ctx.builder.family != "cpu" or x.dtype != "f32" or _depthwise(x, window, shape):
         return False

@@ -55,7 +55,7 @@ def sums_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
         return False
     if ones or lacks_tiles(x, inputs, outputs):
         return True
-    if x.rank == 3 and stays_nchw(ctx, x):  # what is no convolution in planes: windows that hardly overlap
+    if x.rank == 3 and stays_nchw(ctx, x):  # what is no convolution in NCHW: windows that hardly overlap
         return True
     return x.rank == 4 and window.kernel[-1] > TILED
 
@@ -84,7 +84,7 @@ def sum_of_taps(
     shape: Shape,
     into: Tensor | None = None,
 ) -> Tensor:
-    """x [n, c, ...] -> `shape`, a new tensor or `into`; weights: as they lie in planes, and channels last."""
+    """x [n, c, ...] -> `shape`, a new tensor or `into`; weights: as they lie in NCHW, and channels last."""
     inputs, outputs = x.shape[1] // as_index(window.groups), shape[1] // as_index(window.groups)
     x, order = readable(ctx, x, window, shape), memory_order(x, window, shape)
     factor = weights[0] if order[1] == 1 else weights[1]

@@ -36,7 +36,7 @@ def products_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
 
 
 def _pixels_pay(ctx: Context, x: Tensor, window: Window, shape: Shape) -> bool:
-    """Whether a 1x1 is a product whose columns are pixels, in planes."""
+    """Whether a 1x1 is a product whose columns are pixels, in NCHW."""
     inputs, outputs = (ctx.integer(n) // window.groups for n in (x.shape[1], shape[1]))
     if window.groups > 1 and (inputs < CONVOLUTIONS.many or outputs < CONVOLUTIONS.many):
         return False
@@ -60,7 +60,7 @@ def products_of_taps(
     shape: Shape,
     into: Tensor | None = None,
 ) -> Tensor:
-    """x [n, c, ...] -> `shape` in planes, a new tensor or `into`."""
+    """x [n, c, ...] -> `shape` in NCHW, a new tensor or `into`."""
     parts = _products(ctx, x, factor, window.kernel, shape[1], window.groups)
     spatial = len(window.kernel)
 

@@ -149,7 +149,7 @@ class _Block:
 
 
 def _stays_in_planes(x: Tensor, kernel: Sequence[int], geometry: Geometry) -> bool:
-    """Whether patches are taken from planes: a map with few channels beside each other is slow to make."""
+    """Whether patches are taken from NCHW: a map with few channels beside each other is slow to make."""
     if x.dtype != "i8" or x.rank != 4 or x.strided is None or x.strided.strides[-1] != ONE:
         return False
     channels = x.shape[1].constant

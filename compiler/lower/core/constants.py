@@ -242,7 +242,7 @@ class GroupedTaps:
 
 @dataclass(frozen=True)
 class NchwTaps:
-    """Weights [out, in/groups, ..., h, w] of a convolution in planes, each group's as [ceil(out/4)][...][h][in][w][4];
+    """Weights [out, in/groups, ..., h, w] of a convolution in NCHW, each group's as [ceil(out/4)][...][h][in][w][4];
     of fewer outputs than 4 as many.
 
     transposed: the weights are those of a transposed convolution of stride 1, [in, out/groups, ...]: a plain one reads
