@@ -49,7 +49,10 @@ def root_of(node: fx.Node) -> fx.Node:
 
 
 def _viewed(node: fx.Node) -> fx.Node | None:
-    """What an operator takes a view of, of the same type; None when it makes values."""
+    """What an operator takes a view of, of the same type and the same numbers; None when it makes values.
+
+    Of complex numbers that are read as their conjugates the elements lie there, but not the numbers.
+    """
     taker = node.args[0] if node.target is operator.getitem else node  # one of the views that split gives
     if not isinstance(taker, fx.Node) or not isinstance(taker.target, OpOverload) or not taker.args:
         return None
@@ -59,7 +62,9 @@ def _viewed(node: fx.Node) -> fx.Node | None:
     if schema.arguments[0].alias_info is None or schema.returns[0].alias_info is None:
         return None
     val, base = node.meta.get("val"), source.meta.get("val")
-    alike = isinstance(val, torch.Tensor) and isinstance(base, torch.Tensor) and val.dtype == base.dtype
+    if not isinstance(val, torch.Tensor) or not isinstance(base, torch.Tensor):
+        return None
+    alike = (val.dtype, val.is_conj(), val.is_neg()) == (base.dtype, base.is_conj(), base.is_neg())
     return source if alike else None
 
 

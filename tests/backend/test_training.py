@@ -101,3 +101,16 @@ def test_gradients_of_fused_multiply_adds() -> None:
     torch.manual_seed(0)
     args = [torch.randn(5, 7), torch.randn(7), torch.tensor(0.37)]
     assert check(Fused(), args, train=True, fullgraph=True) == []
+
+
+class ComplexRotary(nn.Module):
+    """Pairs of numbers turned by complex ones; the backward takes conjugates, which torch reads in place."""
+
+    def forward(self, x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        turned = pairs * torch.polar(torch.ones_like(angles), angles)
+        return torch.view_as_real(turned).flatten(-2)
+
+
+def test_gradients_of_what_complex_numbers_turn() -> None:
+    assert check(ComplexRotary(), (torch.randn(2, 5, 8), torch.randn(5, 4)), train=True, fullgraph=True) == []
