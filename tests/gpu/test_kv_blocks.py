@@ -12,10 +12,21 @@ from mycc.compiler.ir.structured import Attention
 
 from ..helpers.device_programs import program_of, run_interpreted
 from ..helpers.triton_interpreter import TritonInterpreter
-from ..schedule.test_kv_blocks import keys, masked, of_whole_blocks, one_text, q, step, table, values
+from ..schedule.test_kv_blocks import (
+    heads_in_rows,
+    keys,
+    masked,
+    of_one_head,
+    of_whole_blocks,
+    one_text,
+    q,
+    step,
+    table,
+    values,
+)
 
 
-@pytest.mark.parametrize("function", [step, masked, of_whole_blocks, one_text])
+@pytest.mark.parametrize("function", [step, masked, of_whole_blocks, one_text, heads_in_rows, of_one_head])
 def test_read_through_the_table(function: Callable[..., Any], interpreter: TritonInterpreter) -> None:
     class Model(torch.nn.Module):
         def forward(self, q: Any, keys: Any, values: Any, table: Any) -> Any:

@@ -56,6 +56,22 @@ def one_text(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
     return attend(q[:1], rows(keys, table[:1]), rows(values, table[:1]))
 
 
+def heads_in_rows(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
+    """The heads of a row lie beside each other, and the table's numbers have 32 bits."""
+    k, v = [m.flatten(1, 2)[table.int()].flatten(1, 2).unflatten(2, (2, 8)).transpose(1, 2) for m in (keys, values)]
+    return attend(q[..., :8], k, v)
+
+
+def of_one_head(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
+    return attend(q, *(m[:, 0][table].flatten(1, 2)[:, None] for m in (keys, values)))
+
+
+def texts_in_a_row(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
+    """One row of a table has the keys of both texts, one behind the other."""
+    k, v = [m.transpose(1, 2)[table.flatten()].reshape(2, -1, 2, 16).transpose(1, 2) for m in (keys, values)]
+    return attend(q, k, v)
+
+
 def used_twice(q: Any, keys: Any, values: Any, table: Any) -> torch.Tensor:
     k = rows(keys, table)
     return attend(q, k, rows(values, table)) + k.sum()
@@ -67,12 +83,17 @@ def in_blocks(s: Schedule) -> list[tuple[bool, bool]]:
     return [(n.k_pages is not None, n.v_pages is not None) for n in nodes]
 
 
-@pytest.mark.parametrize("function", [step, masked, of_whole_blocks, one_text])
+@pytest.mark.parametrize("function", [step, masked, of_whole_blocks, one_text, heads_in_rows, of_one_head])
 def test_read_through_the_table(function: Callable[..., Any]) -> None:
     s = scheduled(function, q, keys, values, table)
     assert in_blocks(s) == [(True, True)], str(s)
     tests = [n for n in s.program.nodes if {"mycc.read_blocks", "aten.index"} & set(n.origin.ops)]
     assert len(tests) == 1  # of the table, for keys and values
+
+
+@pytest.mark.parametrize("family", ["cpu", "cuda"])
+def test_texts_in_a_row_are_copied(family: Any) -> None:
+    assert in_blocks(scheduled(texts_in_a_row, q, keys, values, table, family=family)) == [(False, False)]
 
 
 def test_what_others_read_too_is_copied() -> None:
@@ -131,3 +152,26 @@ def test_tables_count_from_the_last_block_as_torchs_indices_do(tmp_path: Path) -
     for outside in (BLOCKS, -BLOCKS - 1):
         with pytest.raises(mycc.RunError, match="out of range"):
             m(q, torch.full_like(table, outside))
+
+
+class Orders(torch.nn.Module):
+    """Caches in other orders than that of the heads first, at any size, and in the branches of a condition."""
+
+    def forward(self, q: Any, keys: Any, values: Any, table: Any) -> tuple[torch.Tensor, ...]:
+        def branch(factor: float) -> Callable[..., torch.Tensor]:
+            return lambda q, k, v, t: attend(q * factor, all_rows(k, t), all_rows(v, t))
+
+        chosen = torch.cond(q.sum() > 0, branch(1.0), branch(2.0), (q, keys, values, table))
+        return heads_in_rows(q, keys, values, table), chosen
+
+
+def test_caches_in_other_orders(tmp_path: Path) -> None:
+    batch, blocks, count = (torch.export.Dim(n, min=1, max=64) for n in ("batch", "blocks", "count"))
+    shapes = ({0: batch}, {0: blocks}, {0: blocks}, {0: batch, 1: count})
+    model, inputs = Orders(), (q, keys, values, table)
+    m = mycc.load(mycc.compile(model, inputs, dynamic_shapes=shapes, out=tmp_path / "orders.pkg", verify=False))
+    one = (-q[:1].abs(), keys[:5], values[:5], table[:1, 4:] - 5)
+    for given in (inputs, one):
+        expected = model(*(x.double() if x.is_floating_point() else x for x in given))
+        for found, of in zip(m(*given), expected, strict=True):
+            torch.testing.assert_close(torch.as_tensor(found).double(), of, rtol=1e-5, atol=1e-5)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...ir.buffers import Buffer, Operand
-from ...ir.expr import IndexValue, Load, substitute
+from ...ir.expr import Call, IndexValue, Load, cast, substitute
 from ...ir.index import ONE, ZERO, Atom, Binary, Index, Indirect, Var, of
 from ...ir.nodes import Map, Store
 from ...ir.structured import Attention, Pages
@@ -20,7 +20,7 @@ from ..graph import NodeGraph, label, loads_of
 from ..remarks import Remarks
 from .concat_distribution import linear
 
-KEYS = 2  # of the axes (batch, heads, keys, size)
+BATCH, HEADS, KEYS, SIZE = range(4)  # the axes of keys and of values
 
 #: table, where it begins, its strides, its rows, how many blocks there are and whether negative numbers count from the
 #: last one -> what holds its tested values
@@ -45,7 +45,8 @@ def _in_blocks(graph: NodeGraph, remarks: Remarks, node: Attention, side: str, t
         return node
     if sum(o.buffer is operand.buffer for o in node.operands) != 1 or getattr(node, f"{side}_rest") is not None:
         return node
-    found = _blocks(gather, operand)
+    size = node.head_size if side == "k" else node.dims[-1].extent
+    found = _blocks(gather, operand, (node.dims[0].extent, node.kv_heads, node.keys, size))
     if found is None or graph.crosses((found.memory.buffer, found.table.buffer), gather, node):
         return node
     batch, count = node.dims[0].extent, (node.keys + found.rows - 1) // found.rows
@@ -78,8 +79,8 @@ class _Blocks:
     wrap: bool
 
 
-def _blocks(gather: Map, operand: Operand) -> _Blocks | None:
-    """None: the map is no gather of whole rows in blocks, in the order of the operand."""
+def _blocks(gather: Map, operand: Operand, extents: tuple[Index, ...]) -> _Blocks | None:
+    """None: the map is no gather of whole rows in blocks, in the order of the operand. extents: of its axes."""
     store = gather.stores[0]
     place, load = linear(store.index, gather.dims), store.value
     if place is None or place.offset != operand.offset or not isinstance(load, Load):
@@ -87,29 +88,28 @@ def _blocks(gather: Map, operand: Operand) -> _Blocks | None:
     if load.buffer.dtype != store.buffer.dtype:
         return None
     strides, index = _with_one_key(place.strides, load, (*operand.strides, ONE)[KEYS])
-    loops = _loops(strides, operand)
-    if loops is None or KEYS not in loops:
+    loops = _loops(strides, operand, extents)
+    if loops is None or KEYS not in loops or not _covered(loops, operand, extents):
         return None
     key = loops[KEYS]
     memory = _terms(index, key)
     if memory is None or len(memory.lookups) != 1 or memory.rows is None or memory.by_block != ZERO:
         return None
     ((lookup, step),) = memory.lookups.items()
-    if not isinstance(lookup.value, Load) or lookup.value.buffer.dtype != "i64":
+    entry = _entry(lookup.value)
+    table = None if entry is None else _terms(entry.index, key)
+    if entry is None or table is None or table.lookups or table.by_row != ZERO or table.rows != memory.rows:
         return None
-    table = _terms(lookup.value.index, key)
-    known = {loops[0]} if 0 in loops else set()
-    if table is None or table.lookups or table.by_row != ZERO or table.rows != memory.rows:
+    if set(table.loops) - {loops.get(BATCH)} or set(memory.loops) - {loops.get(HEADS), loops.get(SIZE)}:
         return None
-    if not set(table.loops) <= known or set(memory.loops) - {loops.get(1), loops.get(3)}:
+    if SIZE in loops and memory.loops.get(loops[SIZE]) != ONE:
         return None
-    if 3 in loops and memory.loops.get(loops[3]) != ONE:
-        return None
-    head = memory.loops.get(loops[1], ZERO) if 1 in loops else ZERO
-    text = table.loops.get(loops[0], ZERO) if 0 in loops else ZERO
+    within = ZERO if extents[HEADS] == ONE else operand.strides[HEADS]  # heads beside each other in a row have no loop
+    head = memory.loops.get(loops[HEADS], ZERO) if HEADS in loops else within
+    text = table.loops.get(loops[BATCH], ZERO) if BATCH in loops else ZERO
     return _Blocks(
         Operand(load.buffer, memory.offset, (ZERO, head, memory.by_row)),
-        Operand(lookup.value.buffer, table.offset, (text, table.by_block)),
+        Operand(entry.buffer, table.offset, (text, table.by_block)),
         memory.rows,
         step,
         lookup.extent,
@@ -123,8 +123,8 @@ def _with_one_key(strides: dict[Var, Index], load: Load, step: Index) -> tuple[d
     block, row -> key // rows, key % rows      where neighbouring blocks lie `rows` steps apart
     """
     row = next((v for v, stride in strides.items() if stride == step), None)
-    lookups = [a.value for a in load.index.atoms() if isinstance(a, Indirect)]
-    found = {v for value in lookups if isinstance(value, Load) for v in value.index.vars()}
+    entries = [_entry(a.value) for a in load.index.atoms() if isinstance(a, Indirect)]
+    found = {v for entry in entries if entry is not None for v in entry.index.vars()}
     block = next((v for v in found if row is not None and strides.get(v) == step * row.extent), None)
     if row is None or block is None or row.extent.constant is None:
         return strides, load.index
@@ -135,16 +135,39 @@ def _with_one_key(strides: dict[Var, Index], load: Load, step: Index) -> tuple[d
     return {**rest, key: step}, changed.index
 
 
-def _loops(strides: dict[Var, Index], operand: Operand) -> dict[int, Var] | None:
-    """The loop over each axis of the operand that has one."""
+def _entry(value: object) -> Load | None:
+    """The element of a table that an integer is, or is converted from."""
+    if isinstance(value, Call) and value.op == "cast" and value.dtype == "i64":
+        (value,) = value.args
+    return value if isinstance(value, Load) else None
+
+
+def _loops(strides: dict[Var, Index], operand: Operand, extents: tuple[Index, ...]) -> dict[int, Var] | None:
+    """The loop over each axis of the operand that has one. Axes of one element take what no other axis takes."""
     steps = (*operand.strides, ONE)
     loops: dict[int, Var] = {}
     for v, stride in strides.items():
         fitting = [axis for axis, step in enumerate(steps) if step == stride and axis not in loops]
+        fitting = [axis for axis in fitting if extents[axis] != ONE] or fitting
         if not fitting:
             return None
         loops[fitting[-1] if stride == ONE else fitting[0]] = v
     return loops
+
+
+def _covered(loops: dict[int, Var], operand: Operand, extents: tuple[Index, ...]) -> bool:
+    """Whether the loops over the axes reach all that the operand reads: an axis without a loop has one element, or the
+    same ones again, or it is that of heads which lie beside each other in a row."""
+    steps = (*operand.strides, ONE)
+    for axis, (extent, step) in enumerate(zip(extents, steps, strict=True)):
+        ends = extent
+        if axis == SIZE and HEADS not in loops:
+            ends = (extents[HEADS] - 1) * operand.strides[HEADS] + extent
+        if axis in loops and not (loops[axis].extent - ends).nonnegative():
+            return False
+        if axis not in loops and axis != HEADS and ends != ONE and step != ZERO:
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -199,12 +222,12 @@ def _by_rows(atom: Atom, key: Var) -> int | None:
 
 def _test(graph: NodeGraph, gather: Map, found: _Blocks, batch: Index, count: Index) -> tuple[Map, Operand]:
     """A map that copies the part of a table that is used, testing it; and where it lies then."""
-    buffer = Buffer(graph.free_name("blocks"), "i64", batch * count, "temp")
+    buffer = Buffer(graph.free_name(f"{gather.stores[0].buffer.name}_blocks"), "i64", batch * count, "temp")
     text, block = Var("text", batch), Var("block", count)
     dims = tuple(v for v in (text, block) if v.extent != ONE)
     at = {v: of(v) if v in dims else ZERO for v in (text, block)}
     strides = found.table.strides
     source = Load(found.table.buffer, found.table.offset + at[text] * strides[0] + at[block] * strides[1])
-    value = IndexValue(of(Indirect(source, found.blocks, found.wrap)))
+    value = IndexValue(of(Indirect(cast(source, "i64"), found.blocks, found.wrap)))
     store = Store(buffer, at[text] * count + at[block], value)
     return Map(dims, (store,), gather.origin), Operand(buffer, ZERO, (count, ONE))
