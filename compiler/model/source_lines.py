@@ -40,6 +40,9 @@ __all__ = [
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _LIBRARY_DIRS = tuple({sysconfig.get_paths()[key].rstrip("/") + "/" for key in ("purelib", "platlib", "stdlib")})
+#: what Python and notebooks call code that was typed in; torch and others call what they generate by other names
+_TYPED_IN = ("<stdin>", "<ipython-input", "<python-input", "<doctest ")
+_STRING = "<string>"  # code of `python -c` and exec, and constructors that the standard library generates
 ROOT = "mycc_model"  # the attribute under which capture's wrapper holds the user's model
 _OWN_DIRS = tuple({str(path.parents[1]) + "/" for path in (Path(__file__).absolute(), Path(__file__).resolve())})
 #: what stands in capture/ for functions of torch
@@ -88,8 +91,8 @@ class Origin:
 
 @cache
 def is_torch_file(file: str) -> bool:
-    """Whether a file is torch's (stack traces may hold such paths relative: torch/fx/...), or this compiler's."""
-    return file.startswith((_TORCH, "torch/", "<", *_OWN_DIRS))
+    """Whether a file is torch's (stack traces may hold relative paths: torch/fx/...), this compiler's, or generated."""
+    return file.startswith((_TORCH, "torch/", "<", *_OWN_DIRS)) and not file.startswith(_TYPED_IN)
 
 
 @cache
@@ -111,7 +114,7 @@ def _parse(stack_trace: str) -> tuple[Frame, ...]:
 
 def pick(frames: Sequence[Frame]) -> tuple[Frame, Frame] | None:
     """(the user's own innermost line, the innermost line outside torch) of a stack whose innermost frame is last."""
-    outside = [f for f in frames if not is_torch_file(f.file)]
+    outside = [f for f in frames if not is_torch_file(f.file)] or [f for f in frames if f.file == _STRING]
     if not outside:
         return None
     own = [f for f in outside if is_user_file(f.file)]
@@ -221,7 +224,7 @@ def _model_stack() -> StackSummary:
     found: list[FrameSummary] = []
     frame: FrameType | None = sys._getframe(2)  # what asks the filter
     while frame is not None and not _calls_model(file := frame.f_code.co_filename):
-        if not is_torch_file(file):
+        if not is_torch_file(file) or file == _STRING:
             found.append(FrameSummary(file, frame.f_lineno, frame.f_code.co_name, lookup_line=False))
         frame = frame.f_back
     return StackSummary.from_list(found[::-1])

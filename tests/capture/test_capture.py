@@ -61,6 +61,15 @@ def test_nodes_know_their_line_and_module():
     assert (found.text, found.module) == ("h = self.up(x)", "up")
 
 
+@pytest.mark.parametrize("file", ["<ipython-input-3-ab>", "<stdin>", "<string>"])
+def test_lines_that_were_typed_in(file):
+    space = {"nn": nn}
+    exec(compile("class Typed(nn.Module):\n def forward(self, x):\n  return x.exp()", file, "exec"), space)
+    graph = capture(space["Typed"](), (torch.randn(3),))
+    (found,) = [origin(n) for n in graph.module.graph.nodes if n.op == "call_function"]
+    assert (found.file, found.line) == (file, 3)
+
+
 def test_weights_are_the_models_own_and_tied_ones_are_stored_once():
     model = Tied()
     graph = capture(model, (torch.randn(2, 3),))
