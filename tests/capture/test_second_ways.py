@@ -47,6 +47,27 @@ def test_numpy_in_forward() -> None:
     assert float(calls) == 1
 
 
+class Row(nn.Module):
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return (x * 2 - 1)[i]
+
+
+class WithRow(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.row = torch.fx.symbolic_trace(Row())
+
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return self.row(torch.from_numpy(np.sin(x.numpy())), i)
+
+
+def test_numbers_that_the_model_does_not_take_are_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """torch prints what fails in modules of fx: here an index that is one more than the example's."""
+    model, i = WithRow(), torch.tensor([2, 0])
+    agrees(capture(model, (X, i)), model, torch.randn(3, 4), i)
+    assert capsys.readouterr().err == ""
+
+
 class Counted(nn.Module):
     def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
         return torch.arange(int(n)) * x.sum()
