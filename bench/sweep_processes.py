@@ -24,8 +24,10 @@ Crash = Callable[[Task, str, float], R]
 
 
 def first_line(text: str) -> str:
-    """The first line of a message that says something."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:300]
+    """The first line of a message that says something; with the next one where it ends with a colon."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    count = 2 if lines and lines[0].endswith(":") else 1
+    return (" ".join(lines[:count]) or "no message")[:300]
 
 
 def in_processes(
