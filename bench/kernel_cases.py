@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import torch
+from mycc.compiler.codegen.cpu.machine_header import render_machine
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 from mycc.compiler.machine.targets import parse_targets, runs_here
 
@@ -59,6 +60,7 @@ def build(isa: str, source: Path) -> ctypes.CDLL:
         raise SystemExit(f"this machine does not run {target.name}")
     with tempfile.TemporaryDirectory(prefix="mycc-bench-") as folder:
         (Path(folder) / "micro_kernels.h").write_text(render_micro_kernels(target.tiles))
+        (Path(folder) / "machine.h").write_text(render_machine(target.tiles))
         out = f"{folder}/bench.so"
         include = ["-I", folder, "-I", str(ROOT / "runtime" / "include"), "-I", str(ROOT)]
         command = ["g++", *FLAGS, "-shared", "-fPIC", "-pthread", *target.flags, *include, str(source), "-o", out]

@@ -31,6 +31,7 @@ import mycc
 import torch
 from choice_forms import choices
 from loop_forms import Form, Function, forms
+from mycc.compiler.codegen.cpu.machine_header import MACHINE, render_machine
 from mycc.compiler.ir.ops import GPU_ALONE, OPS, Printed, spell
 from mycc.compiler.machine.targets import parse_targets
 from reduction_forms import reductions
@@ -126,7 +127,10 @@ def compiled_roofs(target: str, folder: Path) -> ctypes.CDLL:
         lines.append(f'extern "C" double math_{op.name}() {{ {body} }}')
     (folder / "roofs.cpp").write_text("\n".join(lines))
     flags = [*FLAGS, *parse_targets(target)[0].flags]
-    subprocess.run(["g++", *flags, str(folder / "roofs.cpp"), "-o", str(folder / "roofs.so")], check=True)
+    (folder / MACHINE).write_text(render_machine(parse_targets(target)[0].tiles))
+    subprocess.run(
+        ["g++", *flags, f"-I{folder}", str(folder / "roofs.cpp"), "-o", str(folder / "roofs.so")], check=True
+    )
     library = ctypes.CDLL(str(folder / "roofs.so"))
     for name in ("roof_copy", "cycle", *(f"math_{op.name}" for op in rows)):
         getattr(library, name).restype = ctypes.c_double

@@ -15,6 +15,8 @@ from ..schedule import Schedule
 from ..tune.choices.choices import COST_MODEL, NO_CHOICES, Choice, Choices
 from ..tune.choices.keys import kernel_key
 from ..weights.collect import Weights
+from .cpu.headers import MICRO
+from .cpu.machine_header import MACHINE, render_machine
 from .cpu.micro import render_micro_kernels, render_tile_units
 from .cpu.render import Kernel, KernelPool, calls_of, tiles_of
 from .host.program import EntrySource, Sources, entry_view, render_sources
@@ -64,9 +66,10 @@ def generate(
     for target in targets:
         own = rendered[target.name]
         views = [entry_view(entry, i, weights.offsets) for i, entry in enumerate(own.entries)]
-        micro, units = render_micro_kernels(target.tiles, bodies=False), unit_count(own.kernels)
+        units = unit_count(own.kernels)
+        headers = {MICRO: render_micro_kernels(target.tiles, bodies=False), MACHINE: render_machine(target.tiles)}
         tiles, n_state = render_tile_units(target.tiles, *tiles_of(own.kernels)), len(state_of(graphs))
-        sources[target.name] = render_sources(views, own.kernels, target.name, micro, units, tiles, n_state, contract)
+        sources[target.name] = render_sources(views, own.kernels, target.name, headers, units, tiles, n_state, contract)
     first = rendered[targets[0].name]
     return Generated(sources, first.kernels, tuple(tuple(c.kernel.symbol for c in e.calls) for e in first.entries))
 

@@ -15,7 +15,7 @@ FLOAT = 4  # bytes
 
 @dataclass(frozen=True)
 class BlockingFacts:
-    """Blocks of products, convolutions and attention (docs/decisions/0049, 0077; kernels/ has the same numbers).
+    """Blocks of products, convolutions and attention (docs/decisions/0049, 0077); kernels/ has the same.
 
     depth, together, group_bytes, block_bytes: of products: half of the first cache holds a panel's block of k, and
     three quarters a group of them, beside rows of the left operand; three quarters of the second cache hold the rows of

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "machine.h"
 #include "kernels/attention/rows.h"
 #include "kernels/attention/softmax.h"
 #include "kernels/gemm/block.h"
@@ -12,12 +13,6 @@
 
 namespace mycc {
 namespace attention_detail {
-
-constexpr int64_t kDirectRows = 8;    /* most rows of a task; up to here packing does not pay */
-constexpr int64_t kDirectBlock = 128; /* keys of a block */
-constexpr int64_t kDirectMost = 160;  /* and of the last one: a few keys more are no block of their own */
-constexpr int64_t kScoreKeys = 4;     /* keys whose dot products with a row are formed together */
-constexpr int64_t kValueKeys = 8;     /* keys whose values are added to a row together */
 
 /* s[0..3] = q . k0 .. q . k3. */
 template <class Element>
@@ -80,7 +75,7 @@ template <class Element> struct KeyBlock {
     int64_t step, size; /* elements from row to row, of a row */
 
     void prefetch(int64_t row) const { prefetch_row_l1(first + row * step, size); }
-    int64_t prefetch() const { return max64(8, 6144 / max64(size * int64_t(sizeof(Element)), 1)); } /* rows */
+    int64_t prefetch() const { return max64(kDirectPrefetch, kStreamPrefetch / max64(size * int64_t(sizeof(Element)), 1)); } /* rows */
   };
   const RowsOf<Element> &rows;
   int64_t end, key_prefetch_rows, value_prefetch_rows; /* of all keys; rows that are fetched before their turn */
@@ -157,7 +152,7 @@ void attend_direct(const RowsOf<Element> &rows, const Score &score, const Direct
   const int64_t values = round_up(args.value_size, W);
   int64_t seen[kDirectRows];
   float factor[kDirectRows + W], high[kDirectRows + W], maximum[kDirectRows + W];
-  alignas(64) float lane_sums[kDirectRows * W];
+  alignas(kLineBytes) float lane_sums[kDirectRows * W];
   const RowStates state = {maximum, lane_sums};
   copy_queries(rows, args.scale * Powers<Score>::kScale, scratch.q);
   __builtin_memset(scratch.o, 0, size_t(rows.count * values) * sizeof(float));

@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "machine.h"
 #include "mycc/abi.h"
 #include "kernels/attention/packed.h"
 #include "kernels/attention/rows.h"
@@ -50,11 +51,6 @@ typedef AttentionGradientArgsOf<bfloat> AttentionGradientArgsBf16;
 
 namespace attention_detail {
 
-constexpr int64_t kGradientRows = 96;            /* query rows of a block */
-constexpr int64_t kGradientKeyFloats = 24576;    /* size of a block's panels of keys and values, about */
-constexpr int64_t kGradientChunk = 4;            /* blocks of rows of a task that makes dQ alone */
-constexpr int64_t kGradientScratch = 8 << 20;    /* most floats of a task that makes all */
-
 /* How a gradient is cut. */
 struct GradientPlan {
   int64_t products, rows;  /* (batch, key head) pairs; query rows of each */
@@ -69,7 +65,7 @@ struct GradientPlan {
     q_columns = round_up(args.head_size, kPanel);
     v_columns = round_up(args.value_size, kPanel);
     key_block = kGradientKeyFloats / (2 * q_columns + v_columns) / kPanel * kPanel;
-    key_block = min64(max64(min64(key_block, 256), 2 * kPanel), round_up(args.keys, kPanel));
+    key_block = min64(max64(min64(key_block, kGradientKeys), 2 * kPanel), round_up(args.keys, kPanel));
     key_blocks = ceil_div(args.keys, key_block);
     whole = products >= workers && row_blocks * row_floats(args) + rows * q_columns <= kGradientScratch;
   }
@@ -225,7 +221,7 @@ template <class Element, class Score> struct GradientWork : Rows {
   }
 
   static void copy_row(const Element *from, int64_t step, int64_t size, float factor, float *to) {
-    prefetch_row_l1(from + kPrefetchRows * step, size);
+    prefetch_row_l1(from + kRowPrefetch * step, size);
     int64_t i = 0;
     for (; i + W <= size; i += W) store(to + i, load(from + i) * factor);
     if (i < size) store_tail(to + i, load_tail(from + i, int(size - i)) * factor, int(size - i));

@@ -7,6 +7,7 @@
 
 #include <type_traits>
 
+#include "machine.h"
 #include "kernels/attention/rows.h"
 #include "kernels/attention/softmax.h"
 #include "kernels/gemm/block.h"
@@ -16,18 +17,15 @@ namespace mycc {
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct AttentionTuning {
-  int64_t key_block = 384;      /* most keys of a block */
-  int64_t chunk_floats = 98304; /* size of a task's Q, about: every task packs K and V again */
+  int64_t key_block = kAttentionKeys;           /* most keys of a block */
+  int64_t chunk_floats = kAttentionFloats; /* size of a task's Q, about: every task packs K and V again */
 };
 
 namespace attention_detail {
 
-constexpr int64_t kPanelFloats = 49152;                   /* size of a block's panels, which stay in L2 */
-constexpr int64_t kGroupFloats = 6144;                    /* size of a group of panels of keys, which stay in L1 */
 constexpr int64_t kWidestTile = kTilePanels[kTileRows - 1];
-constexpr int64_t kValueGroup = 2;                        /* panels of values that are multiplied together */
 static_assert(kValueRows == 0 || kValueRows == kTileRows, "whole tiles");
-constexpr int64_t kRowBlock = 24 / kTileRows * kTileRows; /* query rows whose scores stay in L1 */
+constexpr int64_t kRowBlock = kScoreRows / kTileRows * kTileRows; /* query rows whose scores stay in L1 */
 
 /* Four floats: a 4 x 4 transposition needs only shuffles within 128 bits, on every machine. */
 typedef float Quad __attribute__((vector_size(16)));
@@ -65,7 +63,7 @@ inline void pack_transposed(const Row &row, int64_t step, int64_t count, int64_t
     const float *from[4];
     for (int64_t j = 0; j < 4; ++j) {
       const auto *at = row(min64(n + j, last));
-      prefetch_row_l1(at + kPrefetchRows * step, size);
+      prefetch_row_l1(at + kRowPrefetch * step, size);
       from[j] = floats_of(at, size, room + j * round_up(size, W));
     }
     int64_t i = 0;
@@ -121,7 +119,7 @@ inline void pack_rows(const Row &row, int64_t step, int64_t count, int64_t size,
   const int64_t whole = size / kPanel * kPanel;
   for (int64_t n = 0; n < count; ++n) {
     const auto *from = row(n);
-    prefetch_row_l1(from + kPrefetchRows * step, size);
+    prefetch_row_l1(from + kRowPrefetch * step, size);
     float *to = panels + n * kPanel;
     for (int64_t i = 0; i < whole; i += kPanel, to += count * kPanel)
       for (int64_t j = 0; j < kPanel; j += W) store(to + j, load(from + i + j));
@@ -148,7 +146,7 @@ struct PackedPlan {
     const int64_t rows = args.heads / args.kv_heads * args.queries, products = args.batch * args.kv_heads;
     chunk = max64(tuning.chunk_floats / max64(max64(args.head_size, args.value_size), 1) / kRowBlock, 1) * kRowBlock;
     /* Smaller ones only where workers would have nothing to do. */
-    while (workers > 1 && chunk > kRowBlock && products * ceil_div(rows, chunk) < 3 * workers) chunk -= kRowBlock;
+    while (workers > 1 && chunk > kRowBlock && products * ceil_div(rows, chunk) < kAttentionTasks * workers) chunk -= kRowBlock;
     chunk = min64(chunk, round_up(rows, kTileRows));
     chunks = ceil_div(rows, chunk);
     key_block = kPanelFloats / max64(args.head_size + args.value_size, 1) / kPanel * kPanel;
@@ -207,7 +205,7 @@ inline Tile product(const float *a, int64_t a_row, int64_t depth, const float *b
 /* scores[row][key] = q . k; tiles that see none of a group's keys are skipped. */
 inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &plan, const PackedScratch &scratch) {
   const int64_t size = rows.args->head_size; /* panels of a group stay in L1 while the rows pass over them */
-  const int64_t group = max64(kGroupFloats / max64(kPanel * size, 1) / kWidestTile * kWidestTile, kWidestTile);
+  const int64_t group = max64(kKeyGroupFloats / max64(kPanel * size, 1) / kWidestTile * kWidestTile, kWidestTile);
   const float *q = scratch.q + block.r0 * size;
   const int64_t panels = ceil_div(block.keys, kPanel);
   for (int64_t p = 0, most; p < panels; p += most) {

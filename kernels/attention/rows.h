@@ -7,6 +7,7 @@
 
 #include <type_traits>
 
+#include "machine.h"
 #include "mycc/abi.h"
 #include "kernels/gemm/block.h"
 #include "kernels/vec/vec.h"
@@ -59,7 +60,6 @@ template <class Score> struct HidesKeys<Score, std::void_t<decltype(Score::kHide
 namespace attention_detail {
 
 constexpr float kInfinity = __builtin_inff();
-constexpr int64_t kPrefetchRows = 16; /* rows prefetched: rows that lie apart are no stream for the hardware */
 
 /* Rows first .. first + count - 1 of the query rows of a (batch, key head). Row r of them all is query r % queries of
  * the (r / queries)-th head of the group. */
@@ -140,7 +140,7 @@ template <class Element> inline void copy_queries(const RowsOf<Element> &rows, f
   const int64_t size = rows.args->head_size;
   for (int64_t r = 0; r < rows.count; ++r, q += size) {
     const Element *from = rows.q(r);
-    prefetch_row_l1(from + kPrefetchRows * rows.args->q_row, size);
+    prefetch_row_l1(from + kRowPrefetch * rows.args->q_row, size);
     int64_t i = 0;
     for (; i + W <= size; i += W) store(q + i, load(from + i) * scale);
     if (i < size) store_tail(q + i, load_tail(from + i, int(size - i)) * scale, int(size - i));

@@ -5,6 +5,7 @@
 #ifndef MYCC_KERNELS_CONV_ARGS_H
 #define MYCC_KERNELS_CONV_ARGS_H
 
+#include "machine.h"
 #include "kernels/gemm/block.h"
 #include "kernels/gemm/pack.h"
 
@@ -49,12 +50,10 @@ private:
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct ConvTuning {
-  int64_t depth = 384;             /* longest depth block, about */
-  int64_t panel_bytes = 160 << 10; /* weights of a depth block of a group of panels, in L2 */
-  int64_t pixels = 256;            /* output pixels of a block, about */
+  int64_t depth = kConvDepth;             /* longest depth block, about */
+  int64_t panel_bytes = kConvPanelBytes; /* weights of a depth block of a group of panels, in L2 */
+  int64_t pixels = kConvPixels;           /* output pixels of a block, about */
 };
-
-constexpr int64_t kConvMaxGroup = 16;         /* panels of a group */
 
 /* A part of the depth: whole segments (taps), or a piece of one. `first` is its first value, over all segments. */
 struct ConvDepth {

@@ -15,13 +15,11 @@
 #ifndef MYCC_KERNELS_CONV_CHAIN_H
 #define MYCC_KERNELS_CONV_CHAIN_H
 
+#include "machine.h"
 #include "kernels/conv/conv.h"
 #include "kernels/conv/depthwise.h"
 
 namespace mycc {
-
-constexpr int64_t kChainBytes = 256 << 10; /* rows of the map that the depthwise convolution reads, of a band */
-constexpr int64_t kChainRows = 28;         /* output rows of a task, at least, where there are tasks for all workers */
 
 /* The epilogue of a convolution that is missing. */
 struct NoConv {};
@@ -103,7 +101,7 @@ struct ChainPlan {
     const int64_t fitting = kChainBytes / max64(in_columns * a.in_c * (int64_t)sizeof(float), 1);
     rows = min64(max64((fitting - reach) / a.stride_h + 1, 1), a.out_h);
     /* Every task expands its first rows anew: more of them than workers only where they stay large. */
-    const int64_t least = ceil_div(workers, a.batch), most = ceil_div(4 * workers, a.batch);
+    const int64_t least = ceil_div(workers, a.batch), most = ceil_div(kConvTasks * workers, a.batch);
     const int64_t wanted = workers > 1 ? max64(min64(most, a.out_h / kChainRows), least) : 1;
     task_rows = max64(ceil_div(a.out_h, wanted), 1);
     rows = ceil_div(task_rows, ceil_div(task_rows, rows));
@@ -146,7 +144,7 @@ template <class First, class Middle, class Last> struct ConvChain {
                             (size_t)spans * sizeof(ConvSpan),
                             (size_t)(before.window ? strip_rows(plan.in_rows) * strip_row() : 0) * sizeof(float),
                             (size_t)(before.window ? expand.kernel_h : 0) * sizeof(int64_t)};
-    size_t total = 7 * 64;
+    size_t total = 7 * kLineBytes;
     for (size_t size : sizes) total += size;
     void *scratch = host->scratch(host->ctx, worker, total);
     if (!scratch) return false;

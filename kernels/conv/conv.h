@@ -12,12 +12,11 @@
 #ifndef MYCC_KERNELS_CONV_CONV_H
 #define MYCC_KERNELS_CONV_CONV_H
 
+#include "machine.h"
 #include "kernels/conv/strip.h"
 #include "kernels/gemm/gemm.h"
 
 namespace mycc {
-
-constexpr int64_t kProductChannels = 64;      /* 1x1 from so many channels to more, or the reverse, is a product */
 
 /* Hands a pixel's sums to the epilogue; columns are counted from `first`. */
 template <class Epilogue> struct FinishPixel {

@@ -8,13 +8,10 @@
 #ifndef MYCC_KERNELS_CONV_DEPTHWISE_H
 #define MYCC_KERNELS_CONV_DEPTHWISE_H
 
+#include "machine.h"
 #include "kernels/conv/conv.h"
 
 namespace mycc {
-
-constexpr int64_t kDepthwiseChannels = 96;        /* channels of a block, at most */
-constexpr int64_t kDepthwiseBandBytes = 20 << 10; /* input rows of a band that one output row reads, in L1 */
-constexpr int64_t kDepthwiseWork = 1 << 15;       /* multiply-adds below which a task is not worth a chunk of its own */
 
 /* A row of output pixels and a block of channels. */
 struct DepthwiseRow {

@@ -7,11 +7,10 @@
 #ifndef MYCC_KERNELS_CONV_GROUPED_H
 #define MYCC_KERNELS_CONV_GROUPED_H
 
+#include "machine.h"
 #include "kernels/conv/conv.h"
 
 namespace mycc {
-
-constexpr int64_t kGroupedChannels = 64; /* channels that are finished at a time */
 
 #define MYCC_OF_GROUP(l) (l / S * S + J) % W
 /* For the channels c .. c + W - 1 at x: input J of each one's group of S. */
@@ -86,7 +85,7 @@ template <class Epilogue> struct GroupedLoop {
     const ConvArgs &a = plan.args;
     ConvMemory memory;
     if (!memory.take(plan, loop.host, worker)) return;
-    alignas(64) float sums[kRunPixels * kGroupedChannels];
+    alignas(kLineBytes) float sums[kRunPixels * kGroupedChannels];
     GroupedRun run;
     run.pixel = a.stride_w * (plan.taps.strips ? plan.taps.pitch : a.x_w);
     run.panel_size = plan.cut.segments * plan.taps.depth * kPanel;

@@ -11,29 +11,15 @@
 #ifndef MYCC_KERNELS_CONV_NCHW_H
 #define MYCC_KERNELS_CONV_NCHW_H
 
+#include "machine.h"
 #include "kernels/conv/args.h"
 #include "kernels/vec/interleave.h"
 
 namespace mycc {
 
-constexpr int64_t kNchwOutputs = 4;             /* outputs of a tile, and of a group of weights */
-constexpr int64_t kNchwColumns = 1024;          /* input columns of a block, about */
-constexpr int64_t kNchwStripBytes = 128 << 10;  /* of a block, about */
-constexpr int64_t kNchwTaskWork = 1 << 18;      /* multiply-adds below which a task is not worth a chunk of its own */
-constexpr int kNchwVectors = 8;                 /* of a tile's row, at most */
-
-/* Vectors of a tile of N outputs: its sums, its inputs and a weight fit into the registers (without multiply-adds a
- * product too), and hide the latency. */
-constexpr int nchw_vectors(int outputs) {
-  if (outputs == 1) return kNchwVectors;
-#if MYCC_LANES == 16 || defined(__aarch64__)
-  return outputs == 4 ? 5 : outputs == 3 ? 6 : 8;
-#elif defined(__FMA__)
-  return outputs == 2 ? 5 : 3;
-#else
-  return outputs == 2 ? 4 : outputs == 3 ? 3 : 2;
-#endif
-}
+/* Vectors of a tile's row, of so many outputs. */
+constexpr int nchw_vectors(int outputs) { return (int)kNchwVectors[outputs - 1]; }
+constexpr int64_t kNchwWidest = kNchwVectors[0];
 
 /* How a convolution is cut into blocks of rows and columns, and how a block's strip lies. */
 struct NchwPlan {
@@ -45,7 +31,7 @@ struct NchwPlan {
 
   NchwPlan(const ConvArgs &a, int64_t workers) : args(a), in_c(a.in_c / a.groups), out_c(a.out_c / a.groups) {
     across = ceil_div(a.out_w * a.stride_w, kNchwColumns);
-    columns = min64(round_up(ceil_div(a.out_w, across), 64), a.out_w); /* whole tiles, but for the last block */
+    columns = min64(round_up(ceil_div(a.out_w, across), kNchwWhole), a.out_w); /* whole tiles, but for the last block */
     across = ceil_div(a.out_w, columns);
     in_columns = (columns - 1) * a.stride_w + (a.kernel_w - 1) * a.dilation_w + 1;
     part = round_up(ceil_div(in_columns, a.stride_w) + W, kPanel); /* a tile's last vector reads beyond the end */
@@ -53,7 +39,7 @@ struct NchwPlan {
     const int64_t line = in_c * a.kernel_d * in_row * (int64_t)sizeof(float);
     const int64_t held = max64(kNchwStripBytes / line - ((a.kernel_h - 1) * a.dilation_h + 1), 0) / a.stride_h + 1;
     const int64_t frames = a.frames() * a.groups;
-    const int64_t shared = workers > 1 ? ceil_div(frames * across * a.out_h, 4 * workers) : a.out_h;
+    const int64_t shared = workers > 1 ? ceil_div(frames * across * a.out_h, kConvTasks * workers) : a.out_h;
     rows = max64(min64(held, min64(shared, a.out_h)), 1);
     down = ceil_div(a.out_h, rows);
     in_rows = (rows - 1) * a.stride_h + (a.kernel_h - 1) * a.dilation_h + 1;
@@ -99,7 +85,7 @@ struct NchwRow {
   const int64_t *taps;  /* floats from there to each tap's values */
   const float *w;       /* [taps][width] */
   int64_t slices, slice, count, width;
-  float *sums;          /* [N][kNchwVectors * W] */
+  float *sums;          /* [N][kNchwWidest * W] */
 };
 
 /* N outputs by V vectors of neighbours from `column` on. */
@@ -125,7 +111,7 @@ template <int N, int V> __attribute__((noinline)) void nchw_tile(const NchwRow &
 #pragma GCC unroll 4
   for (int o = 0; o < N; ++o)
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) store(to + (o * kNchwVectors + v) * W, sums[o][v]);
+    for (int v = 0; v < V; ++v) store(to + (o * kNchwWidest + v) * W, sums[o][v]);
 }
 
 template <class Epilogue> struct NchwLoop {
@@ -148,7 +134,7 @@ template <class Epilogue> struct NchwLoop {
       const int64_t taken = vectors / tiles + (i < vectors % tiles);
       tile<N, nchw_vectors(N)>(row, at, taken);
       for (int64_t o = 0; o < N; ++o)
-        epilogue((int64_t)0, m + o * apart, first + at, row.sums + o * kNchwVectors * W,
+        epilogue((int64_t)0, m + o * apart, first + at, row.sums + o * kNchwWidest * W,
                  min64(taken * W, columns - at));
       at += taken * W;
     }
@@ -186,12 +172,12 @@ template <class Epilogue> struct NchwLoop {
     const ConvArgs &a = plan.args;
     const size_t tap_bytes = (size_t)plan.taps() * sizeof(int64_t);
     const size_t strip_bytes = (size_t)plan.strip_floats() * sizeof(float);
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, tap_bytes + strip_bytes + 3 * 64);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, tap_bytes + strip_bytes + 3 * kLineBytes);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
     int64_t *taps = carver.take<int64_t>(tap_bytes);
     float *strip = carver.take<float>(strip_bytes);
-    alignas(64) float sums[kNchwOutputs * kNchwVectors * W];
+    alignas(kLineBytes) float sums[kNchwOutputs * kNchwWidest * W];
     loop.places(taps);
     NchwRow row;
     row.sums = sums;

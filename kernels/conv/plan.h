@@ -2,14 +2,10 @@
 #ifndef MYCC_KERNELS_CONV_PLAN_H
 #define MYCC_KERNELS_CONV_PLAN_H
 
+#include "machine.h"
 #include "kernels/conv/args.h"
 
 namespace mycc {
-
-constexpr int64_t kMergedChannels = 32;       /* fewer input channels than this are merged */
-constexpr int64_t kConvStripBytes = 512 << 10; /* padded input of a block, about */
-constexpr int64_t kSetFloats = 1024;          /* floats after which addresses fall into the same set of the L1 cache */
-constexpr int64_t kConvTaskWork = 1 << 18;    /* multiply-adds below which a task is not worth a chunk of its own */
 
 constexpr int64_t kSpilt = 4;                 /* pixels that may be written behind a row of a strip, transposed ones */
 
@@ -25,7 +21,7 @@ struct ConvTaps {
     merged = neighbours && a.in_c < kMergedChannels;
     strips = !a.inside() || (merged && a.x_w != a.in_c) || a.x_c != 1;
     pitch = a.in_c;
-    if (!merged && a.stride_w * a.in_c % kSetFloats == 0) pitch += kPanel;
+    if (!merged && a.stride_w * a.in_c * (int64_t)sizeof(float) % kSetBytes == 0) pitch += kPanel;
     const bool one = neighbours && (strips ? pitch : a.x_w) == a.in_c; /* a kernel row lies densely: one segment */
     columns = one ? 1 : a.kernel_w;
     depth = one ? a.kernel_w * a.in_c : a.in_c / a.groups;
@@ -59,11 +55,11 @@ struct ConvPlan {
     cut.rows = a.kernel_h;
     const int64_t per_group = ceil_div(a.out_c / a.groups, kPanel);
     const int64_t work = a.frames() * a.out_h * a.out_w * a.out_c * cut.segments * cut.depth;
-    const int64_t wanted = workers > 1 ? min64(4 * workers, max64(work / kConvTaskWork, 1)) : 1;
+    const int64_t wanted = workers > 1 ? min64(kConvTasks * workers, max64(work / kConvTaskWork, 1)) : 1;
     /* With few channels the strip is small; that of several slices is filled once for all the frames behind it. */
-    fit(taps.merged ? 4 * tuning.pixels : a.kernel_d > 1 ? 2 * tuning.pixels : tuning.pixels);
+    fit(tuning.pixels * (taps.merged ? kMergedPixels : a.kernel_d > 1 ? kDeepPixels : 1));
     const int64_t pixels = a.frames() * a.out_h * a.out_w;
-    if (blocks >= wanted && blocks % workers != 0 && blocks < 8 * workers)
+    if (blocks >= wanted && blocks % workers != 0 && blocks < kFewTasks * workers)
       fit(ceil_div(pixels, round_up(blocks, workers)));
     panel_blocks = even_blocks(per_group, blocks * a.groups, wanted, workers);
     panels = ceil_div(per_group, panel_blocks);
@@ -74,7 +70,7 @@ struct ConvPlan {
     }
     tasks = blocks * panel_blocks * a.groups;
     const int64_t each = work / max64(tasks, 1), along = ring ? a.out_d * panel_blocks * a.groups : 1;
-    grain = max64(min64(kConvTaskWork / max64(each, 1), tasks / workers), min64(along, tasks / (4 * workers)));
+    grain = max64(min64(kConvTaskWork / max64(each, 1), tasks / workers), min64(along, tasks / (kConvTasks * workers)));
     grain = workers > 1 ? max64(grain, 1) : max64(tasks, 1);
     in_rows = (rows - 1) * a.stride_h + (a.kernel_h - 1) * a.dilation_h + 1;
     in_columns = (columns - 1) * a.stride_w + (a.kernel_w - 1) * a.dilation_w + 1;
@@ -119,10 +115,10 @@ private:
       if (rows->taps == args.kernel_w) return rows;
     return nullptr;
   }
-  /* Blocks of panels for so many blocks of pixels, each of 4 panels at least: as keeps all workers equally busy. */
+  /* Blocks of panels for so many blocks of pixels, each of kConvTaskPanels at least: as keeps all workers equally busy. */
   static int64_t even_blocks(int64_t panels, int64_t others, int64_t wanted, int64_t workers) {
     if (others >= wanted) return 1;
-    const int64_t most = max64(panels / 4, 1), about = ceil_div(wanted, others);
+    const int64_t most = max64(panels / kConvTaskPanels, 1), about = ceil_div(wanted, others);
     int64_t best = min64(about, most), least = -1;
     for (int64_t count = min64(max64(about / 2, 1), most); count <= min64(2 * about, most); ++count) {
       const int64_t busiest = ceil_div(others * count, workers) * round_up(ceil_div(panels, count), 2);

@@ -2,6 +2,7 @@
 #ifndef MYCC_KERNELS_CONV_STRIP_H
 #define MYCC_KERNELS_CONV_STRIP_H
 
+#include "machine.h"
 #include "kernels/conv/plan.h"
 #include "kernels/loops/transpose.h"
 
@@ -87,7 +88,7 @@ struct ConvMemory {
     const size_t sums_bytes = (size_t)span_sums(plan.cut, plan.group, most) * sizeof(float);
     const size_t result_bytes = (size_t)result_floats * sizeof(float);
     const size_t all = tap_bytes + slice_bytes + span_bytes + strip_bytes + sums_bytes + result_bytes;
-    void *scratch = host->scratch(host->ctx, worker, all + 6 * 64);
+    void *scratch = host->scratch(host->ctx, worker, all + 6 * kLineBytes);
     if (!scratch) return false;
     Carver carver = {(uint8_t *)scratch};
     taps = carver.take<int64_t>(tap_bytes);

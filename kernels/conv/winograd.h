@@ -16,11 +16,11 @@
 #ifndef MYCC_KERNELS_CONV_WINOGRAD_H
 #define MYCC_KERNELS_CONV_WINOGRAD_H
 
+#include "machine.h"
 #include "kernels/conv/winograd_plan.h"
 
 namespace mycc {
 
-constexpr int64_t kMadePanels = 2; /* panels whose weights are made at a time */
 constexpr int64_t kWinogradTaps = 9;
 
 /* The top left output of a tile, and how many of its rows and columns the map has. */
@@ -54,7 +54,7 @@ template <int E, int S, bool Taps, class Epilogue> struct WinogradLoop {
                               (size_t)(edge * edge * plan.args.in_c) * sizeof(float),
                               (size_t)(E * E * plan.stride) * sizeof(float),
                               (size_t)(Taps ? Plan::points * made_step(plan.cut.longest()) : 0) * sizeof(float)};
-      size_t total = 4 * spans_bytes + 9 * 64;
+      size_t total = 4 * spans_bytes + 9 * kLineBytes;
       for (size_t size : sizes) total += size;
       void *scratch = host->scratch(host->ctx, worker, total);
       if (!scratch) return false;

@@ -2,13 +2,11 @@
 #ifndef MYCC_KERNELS_CONV_WINOGRAD_PLAN_H
 #define MYCC_KERNELS_CONV_WINOGRAD_PLAN_H
 
+#include "machine.h"
 #include "kernels/conv/conv.h"
 #include "kernels/conv/winograd_forms.h"
 
 namespace mycc {
-
-constexpr int64_t kWinogradTiles = 56;            /* tiles of a block: points and sums stay near L2 */
-constexpr int64_t kWinogradWeights = 512 << 10;   /* bytes of weights that stay in L2; more are read by larger blocks */
 
 /* 3 x 3 taps of a kernel. lacks_row, lacks_column: it has less than three of them, the others count as zeros. */
 struct WinogradPart {
@@ -70,15 +68,15 @@ template <int E, int S> struct WinogradPlan {
         tiles{a.frames() * down * across, 1, 1}, panels{ceil_div(a.out_c, kPanel), 1, 1} {
     const int64_t matrix = a.in_c * panels.size * kPanel * (int64_t)sizeof(float);
     const int64_t weights = Form::weights * Form::weights * matrix;
-    const int64_t most = weights <= kWinogradWeights ? kWinogradTiles : kWinogradTiles * 5 / 4;
+    const int64_t most = weights <= kWinogradWeights ? kWinogradTiles : kMoreTiles;
     const int64_t work = tiles.size * parts.count * points * a.in_c * a.out_c;
     const int64_t sharers = max64(min64(workers, work / kConvTaskWork), 1);
     tiles.blocks = ceil_div(tiles.size, most);
     /* Every block of panels transforms the input again, few tiles multiply slowly. */
     if (tiles.size >= 2 * kRuns * kRunPixels * sharers) tiles.blocks = round_up(tiles.blocks, sharers);
-    else panels.blocks = min64(ceil_div(sharers, tiles.blocks), max64(panels.size / 4, 1));
+    else panels.blocks = min64(ceil_div(sharers, tiles.blocks), max64(panels.size / kLeastPart, 1));
     if (tiles.blocks * panels.blocks < sharers)
-      tiles.blocks = min64(ceil_div(sharers, panels.blocks), max64(tiles.size / 4, 1));
+      tiles.blocks = min64(ceil_div(sharers, panels.blocks), max64(tiles.size / kLeastPart, 1));
     tasks = tiles.blocks * panels.blocks;
     grain = workers > 1 ? max64(min64(kConvTaskWork / max64(work / tasks, 1), tasks / workers), 1) : tasks;
     stride = panels.most() * kPanel;

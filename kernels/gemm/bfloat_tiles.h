@@ -7,6 +7,7 @@
 #ifndef MYCC_KERNELS_GEMM_BFLOAT_TILES_H
 #define MYCC_KERNELS_GEMM_BFLOAT_TILES_H
 
+#include "machine.h"
 #include "kernels/gemm/tiles.h"
 
 #if defined(MYCC_AMX)
@@ -60,10 +61,10 @@ template <int Sides, class Args, class Epilogue> struct BfloatTilesLoop {
     const BfloatTilesLoop &loop = *(const BfloatTilesLoop *)arg;
     const Args &args = loop.args;
     const int64_t tiles = ceil_div(loop.plan.rows.most(), amx::kRows), bytes = loop.panel_bytes();
-    const int64_t group = Sides == 2 ? kGroupPanels : group_panels(bytes), row = loop.depth.copied_row();
+    const int64_t group = Sides == 2 ? kSummedPanels : group_panels(bytes), row = loop.depth.copied_row();
     const size_t copies = (size_t)(tiles * amx::kRows * row), sums = (size_t)sums_of_task(loop.depth) * sizeof(float);
     void *memory = loop.host->scratch(loop.host->ctx, worker,
-                                      copies + (size_t)(group * bytes + tiles * (int64_t)sizeof(RowTile)) + sums + 5 * 64);
+                                      copies + (size_t)(group * bytes + tiles * (int64_t)sizeof(RowTile)) + sums + 5 * kLineBytes);
     if (!memory) return;
     Carver carver = {(uint8_t *)memory};
     char *const rows = carver.take<char>(copies);

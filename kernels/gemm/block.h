@@ -19,6 +19,7 @@
 #ifndef MYCC_KERNELS_GEMM_BLOCK_H
 #define MYCC_KERNELS_GEMM_BLOCK_H
 
+#include "machine.h"
 #include "kernels/vec/cpu.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -28,20 +29,15 @@
 
 namespace mycc {
 
-constexpr int64_t kPanel = 16;              /* columns of a panel */
-constexpr int64_t kSumsBytes = 128 << 10;   /* sums of a block that wait for the next depth block, in L2 */
-constexpr int64_t kMaxGroup = 8;            /* panels */
-constexpr int64_t kManyTiles = 16;          /* of rows: from so many on, a group of tiles that stream is wider: */
-constexpr int64_t kStreamedGroup = 3;       /* times as many panels, so that rows come from L2 for fewer groups */
 /* Whether a single row takes panel after panel, one stream of memory, as its sums suffice; else several at a time. */
 static inline bool row_is_one_stream() { return kRowSums > 1 && kPrefetchesL1; }
 
 /* What a choice of the tuner may change; the values here are the cost model's. */
 struct GemmTuning {
-  int64_t depth = 256;             /* longest depth block: a panel's is 16 KB */
-  int64_t together = 4;            /* depth blocks of a pass, where there are no more: else sums wait in L2 between them */
-  int64_t group_bytes = 24 << 10;  /* a group's depth block, in L1 */
-  int64_t block_bytes = 192 << 10; /* a depth block of a block's rows, in L2 */
+  int64_t depth = kGemmDepth;            /* longest depth block: a panel's is 16 KB */
+  int64_t together = kGemmTogether;      /* depth blocks of a pass, where there are no more: else sums wait in L2 between them */
+  int64_t group_bytes = kGemmGroupBytes; /* a group's depth block, in L1 */
+  int64_t block_bytes = kGemmBlockBytes; /* a depth block of a block's rows, in L2 */
 };
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -346,22 +342,18 @@ struct TaskPlan {
   }
 };
 
-constexpr int64_t kTaskWork = 1 << 18; /* multiply-adds below which a task is not worth a chunk of its own */
-constexpr int64_t kReadRows = 4;       /* reading B takes as long as multiplying so many rows, at least */
-constexpr int64_t kMoreBlocks = 3;     /* of rows and of panels, to make shares even */
-
 /* What a kind of product asks of its tasks. */
 struct TaskLimits {
   int64_t sides = 1; /* 2: columns have partners */
-  int64_t max_rows = 1024;
-  int64_t min_panels = 4;
+  int64_t max_rows = kTaskRows;
+  int64_t min_panels = kTaskPanels;
   int64_t min_rows = 0; /* > 0: filling a row costs, so row blocks of at least so many rows come before panel blocks */
 };
 
 /* Tasks of whole tiles where they are large: of `tiles` tiles across, at least. */
 static inline TaskPlan spread_tasks(int64_t batch, int64_t m, int64_t panels, int64_t row_blocks, int64_t panel_blocks,
                                     int64_t tiles) {
-  const int64_t tall = m >= 4 * kTileRows * row_blocks ? kTileRows : 1;
+  const int64_t tall = m >= kWideTiles * kTileRows * row_blocks ? kTileRows : 1;
   const int64_t widest = kTilePanels[min64(ceil_div(m, row_blocks), kTileRows) - 1];
   const int64_t wide = panels >= tiles * widest * panel_blocks ? widest : 1;
   return {{m, tall, row_blocks}, {panels, wide, panel_blocks}, batch * row_blocks * panel_blocks, 1};
@@ -371,13 +363,13 @@ static inline TaskPlan spread_tasks(int64_t batch, int64_t m, int64_t panels, in
 static inline TaskPlan share_tasks(int64_t batch, int64_t m, int64_t panels, int64_t row_blocks, int64_t panel_blocks,
                                    int64_t most_panel_blocks, int64_t workers) {
   const int64_t fair = batch * m * panels / workers, steps = kMoreBlocks + 1;
-  TaskPlan best = spread_tasks(batch, m, panels, row_blocks, panel_blocks, 4);
+  TaskPlan best = spread_tasks(batch, m, panels, row_blocks, panel_blocks, kWideTiles);
   int64_t least = best.busiest(workers);
-  for (int64_t i = 1; i < steps * steps && least > fair + fair / 32; ++i) {
+  for (int64_t i = 1; i < steps * steps && least > fair + fair / kUnevenShare; ++i) {
     const bool high = m >= panels * kPanel;
     const int64_t r = row_blocks + (high ? i % steps : i / steps), p = panel_blocks + (high ? i / steps : i % steps);
-    if ((r > row_blocks && r > m / (4 * kTileRows)) || (p > panel_blocks && p > most_panel_blocks)) continue;
-    const TaskPlan plan = spread_tasks(batch, m, panels, r, p, 4);
+    if ((r > row_blocks && r > m / (kWideTiles * kTileRows)) || (p > panel_blocks && p > most_panel_blocks)) continue;
+    const TaskPlan plan = spread_tasks(batch, m, panels, r, p, kWideTiles);
     const int64_t busiest = plan.busiest(workers);
     if (busiest < least) best = plan, least = busiest;
   }
@@ -392,18 +384,18 @@ static inline TaskPlan plan_tasks(const DepthCut &cut, int64_t batch, int64_t m,
   const int64_t k = cut.depth, panels = ceil_div(n, kPanel);
   const int64_t work = max64(max64(m, kReadRows) * n * k * limits.sides, 1);
   const int64_t fitting = cut.tuning.block_bytes / (cut.step * (int64_t)sizeof(float));
-  const int64_t max_rows = min64(max64(fitting, 8 * kTileRows), limits.max_rows);
+  const int64_t max_rows = min64(max64(fitting, kBlockTiles * kTileRows), limits.max_rows);
   int64_t row_blocks = max64(ceil_div(m, max_rows), 1), panel_blocks = 1;
   if (cut.passes() > 1) {
     const int64_t kept = kSumsBytes / (ceil_div(m, row_blocks) * limits.sides * kPanel * (int64_t)sizeof(float));
-    panel_blocks = ceil_div(panels, max64(kept, 4));
+    panel_blocks = ceil_div(panels, max64(kept, kTaskPanels));
   }
   if (workers == 1) {
     TaskPlan plan = spread_tasks(batch, m, panels, row_blocks, panel_blocks, 1);
     plan.grain = plan.count;
     return plan;
   }
-  const int64_t wanted = min64((limits.min_rows > 0 ? 2 : 4) * workers, max64(batch * work / kTaskWork, 1));
+  const int64_t wanted = min64((limits.min_rows > 0 ? kEvenTasks : kProductTasks) * workers, max64(batch * work / kTaskWork, 1));
   int64_t most = max64(panels / limits.min_panels, panel_blocks);
   if (limits.min_rows > 0) row_blocks = max64(row_blocks, min64(ceil_div(wanted, batch), m / limits.min_rows));
   panel_blocks = max64(panel_blocks, min64(ceil_div(wanted, batch * row_blocks), most));
@@ -431,13 +423,13 @@ static inline TaskPlace place_task(const TaskPlan &plan, int64_t n, int64_t task
           min64(columns, n - first * kPanel)};
 }
 
-/* Cuts a worker's scratch memory into arrays aligned to 64. */
+/* Cuts a worker's scratch memory into arrays aligned to lines. */
 struct Carver {
   uint8_t *next;
 
   template <class T> T *take(size_t bytes) {
     T *taken = (T *)next;
-    next += (bytes + 63) & ~(size_t)63;
+    next += (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
     return taken;
   }
 };

@@ -10,24 +10,14 @@
 
 #include <utility>
 
+#include "machine.h"
 #include "kernels/gemm/block.h"
 #include "kernels/vec/vec.h"
 
 namespace mycc {
 
-#if MYCC_LANES == 16 || defined(__aarch64__)
-constexpr int64_t kFewRows = 16; /* rows up to which a B of contiguous rows is not packed */
-constexpr bool kFewWide = true;  /* there are 32 registers */
-#else
-constexpr int64_t kFewRows = 8;
-constexpr bool kFewWide = false;
-#endif
-constexpr int64_t kFewDots = 3;      /* rows up to which a B of contiguous columns is not packed */
-constexpr int64_t kFewColumns = 128; /* columns that are finished at a time */
-constexpr int kFewTall = 4;          /* rows that are summed at a time */
-
 /* Vectors of columns that so many rows sum at a time: the sums, elements of the rows and of B fit into the registers. */
-constexpr int few_vectors(int rows) { return rows == 1 ? 8 : rows == 2 || kFewWide ? 4 : 2; }
+constexpr int few_vectors(int rows) { return (int)kFewVectors[rows - 1]; }
 
 /* sums[r][0 .. V W) += a[r][k] * b[k * b_k + ..]: depth rows of B. I: sums, V of a row; J: 0 .. V - 1. */
 template <int... I, int... J>

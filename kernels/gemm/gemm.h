@@ -18,6 +18,7 @@
 
 #include <type_traits>
 
+#include "machine.h"
 #include "kernels/gemm/bfloat_tiles.h"
 #include "kernels/gemm/block.h"
 #include "kernels/gemm/few.h"
@@ -132,7 +133,7 @@ template <class B, class Rows, class Epilogue, class Pairs> struct GemmLoop {
     const int64_t stride = loop.rows.stride();
     const BlockPlan largest = plan_block(loop.cut, loop.plan.rows.most(), loop.plan.panels.most(), sides);
     const size_t copy_bytes = fills ? (size_t)(loop.plan.rows.most() * stride) * sizeof(float) : 0;
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, copy_bytes + largest.bytes() + 2 * 64);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, copy_bytes + largest.bytes() + 2 * kLineBytes);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
     float *copies = carver.take<float>(copy_bytes), *sums = carver.take<float>(largest.bytes());
@@ -235,7 +236,7 @@ template <class Epilogue> struct GemmUnpackedLoop {
     const GemmUnpackedArgs &args = loop.args;
     const BlockPlan largest = plan_block(loop.cut, loop.plan.rows.most(), loop.plan.panels.most());
     const size_t panel_bytes = (size_t)(kMaxGroup * loop.cut.step * kPanel) * sizeof(float);
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, panel_bytes + largest.bytes() + 2 * 64);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, panel_bytes + largest.bytes() + 2 * kLineBytes);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
     float *packed = carver.take<float>(panel_bytes), *sums = carver.take<float>(largest.bytes());
@@ -270,7 +271,7 @@ template <class Epilogue> struct GemmFewLoop {
   static void body(void *arg, int64_t begin, int64_t end, int32_t) {
     const GemmFewLoop &loop = *(const GemmFewLoop *)arg;
     const GemmUnpackedArgs &args = loop.args;
-    alignas(64) float sums[kFewRows * kFewColumns];
+    alignas(kLineBytes) float sums[kFewRows * kFewColumns];
     for (int64_t task = begin; task < end; ++task) {
       const int64_t z = task / loop.blocks, n = task % loop.blocks * kFewColumns;
       const int64_t z0 = z / args.batch1, z1 = z % args.batch1, columns = min64(kFewColumns, args.n - n);

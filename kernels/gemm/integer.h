@@ -7,6 +7,7 @@
 #ifndef MYCC_KERNELS_GEMM_INTEGER_H
 #define MYCC_KERNELS_GEMM_INTEGER_H
 
+#include "machine.h"
 #include "kernels/gemm/integer_tiles.h"
 #include "kernels/gemm/quantised.h"
 
@@ -14,15 +15,8 @@ namespace mycc {
 
 /* Rows and panels of the tallest tile. Grouped ones hold sums of two kinds. */
 template <int Bits, bool Grouped> struct IntegerTiles {
-#if MYCC_LANES == 16
-  static constexpr int rows = Grouped ? 6 : 8, panels = Grouped ? 2 : quads::Dot<Bits>::kLeft == 4 ? 3 : 2;
-#elif MYCC_LANES == 8
-  static constexpr int rows = 4, panels = 1;
-#elif defined(__aarch64__)
-  static constexpr int rows = Grouped ? 3 : 5, panels = 1;
-#else
-  static constexpr int rows = Grouped ? 1 : 2, panels = 1;
-#endif
+  static constexpr int rows = (int)kIntegerTileRows[Grouped];
+  static constexpr int panels = (int)kIntegerTilePanels[Grouped || quads::Dot<Bits>::kLeft > 4];
 };
 
 /* A tile's operands. */
@@ -249,9 +243,6 @@ template <int Bits, bool Grouped> struct PackedRows {
   }
 };
 
-/* Bytes of panels that stay in the first cache while rows pass over them, tile by tile. */
-constexpr int64_t kNearPanels = 16 << 10;
-
 template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop {
   typedef QuantisedArgs<int8_t, Bits, Scale, Zero> Args;
   static constexpr bool grouped = !std::is_same<Scale, none>::value;
@@ -271,7 +262,7 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
     const size_t packed = (size_t)(most * rows.row_bytes()), sums = (size_t)(most * rows.groups) * sizeof(int32_t);
     const size_t out = Tiles::rows * Tiles::panels * 16 * sizeof(Sum);
     const size_t bytes = args.patches.run % 4 && !args.patches.is_run() ? (size_t)round_up(args.k, 4) : 0;
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, packed + sums + out + bytes + 4 * 64);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, packed + sums + out + bytes + 4 * kLineBytes);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
     rows.packed = carver.take<char>(packed);
@@ -351,10 +342,10 @@ inline void gemm_integer(const mycc_host *host, const QuantisedArgs<int8_t, Bits
   typedef IntegerLoop<Bits, Scale, Zero, Epilogue> Loop;
   const DepthCut cut = cut_depth(max64(args.k / 4, 1)); /* as many steps as of floats */
   TaskLimits limits;
-  limits.min_panels = 16;
-  limits.min_rows = 8 * kTileRows;
-  limits.max_rows = max64(cut.tuning.block_bytes / max64(args.k * quads::Dot<Bits>::kLeft / 4, 1), 4 * kTileRows);
-  if (args.m < 4 * kTileRows) limits.min_panels = 4, limits.min_rows = 0;
+  limits.min_panels = kIntegerPanels;
+  limits.min_rows = kIntegerTiles * kTileRows;
+  limits.max_rows = max64(cut.tuning.block_bytes / max64(args.k * quads::Dot<Bits>::kLeft / 4, 1), kFewIntegerTiles * kTileRows);
+  if (args.m < kFewIntegerTiles * kTileRows) limits.min_panels = kTaskPanels, limits.min_rows = 0;
   const TaskPlan plan = plan_tasks(cut, 1, args.m, args.n, host->max_workers, limits);
   Loop loop = {host, args, epilogue, plan};
   host->parallel_for(host->ctx, plan.count, plan.grain, Loop::body, &loop);

@@ -10,6 +10,7 @@
 #ifndef MYCC_KERNELS_GEMM_INTEGER_TILES_H
 #define MYCC_KERNELS_GEMM_INTEGER_TILES_H
 
+#include "machine.h"
 #include "kernels/gemm/quantised.h"
 #include "kernels/gemm/tiles.h"
 
@@ -52,7 +53,7 @@ template <class Epilogue> struct IntegerTilesLoop {
     int8_t *copies;
     int32_t *undone; /* [tiles][2][16][16] */
     uint8_t *raised; /* a tile of -128, then the same for the last step */
-    uint8_t *last;   /* [kGroupPanels][kTileBytes] */
+    uint8_t *last;   /* [kSummedPanels][kTileBytes] */
     int32_t *c;      /* [sums_of_task] */
     RowTile *tiles;
   };
@@ -64,15 +65,15 @@ template <class Epilogue> struct IntegerTilesLoop {
     const size_t copies = (size_t)(copied * amx::kRows * loop.depth.copied_row()) + 8; /* copied by eights */
     const size_t sums = (size_t)sums_of_task(loop.depth) * sizeof(int32_t);
     const size_t of_tiles = (size_t)tiles * (2 * amx::kTileBytes + sizeof(RowTile));
-    const size_t of_panels = (2 + kGroupPanels) * amx::kTileBytes;
-    void *memory = loop.host->scratch(loop.host->ctx, worker, copies + of_tiles + of_panels + sums + 7 * 64);
+    const size_t of_panels = (2 + kSummedPanels) * amx::kTileBytes;
+    void *memory = loop.host->scratch(loop.host->ctx, worker, copies + of_tiles + of_panels + sums + 7 * kLineBytes);
     if (!memory) return;
     Carver carver = {(uint8_t *)memory};
     Scratch own;
     own.copies = carver.take<int8_t>(copies);
     own.undone = carver.take<int32_t>((size_t)tiles * 2 * amx::kTileBytes);
     own.raised = carver.take<uint8_t>(2 * amx::kTileBytes);
-    own.last = carver.take<uint8_t>(kGroupPanels * amx::kTileBytes);
+    own.last = carver.take<uint8_t>(kSummedPanels * amx::kTileBytes);
     own.c = carver.take<int32_t>(sums);
     own.tiles = carver.take<RowTile>((size_t)tiles * sizeof(RowTile));
     __builtin_memset(own.raised, 0x80, amx::kTileBytes);

@@ -5,18 +5,10 @@
 #ifndef MYCC_KERNELS_GEMM_MIXED_H
 #define MYCC_KERNELS_GEMM_MIXED_H
 
+#include "machine.h"
 #include "kernels/gemm/quantised.h"
 
 namespace mycc {
-
-#if MYCC_LANES == 16
-constexpr int kMixedRows = 8; /* whose weights become floats in registers */
-#elif MYCC_LANES > 4 || defined(__aarch64__)
-constexpr int kMixedRows = 4;
-#else
-constexpr int kMixedRows = 2;
-#endif
-constexpr int64_t kMixedRun = 256; /* values of k whose sums start from zero, where there are no groups */
 
 /* Whether weights of so many bits stay raised and in their place within a line where they become floats, which saves a
  * shift and a subtraction of each. The rows are divided by what that multiplies them by, and their sums undo the rest. */
@@ -110,10 +102,12 @@ MYCC_INLINE void mixed_tile_of(const MixedTile<Scale, Zero> &t, std::integer_seq
 }
 
 /* Sums of each element: enough to hide the latency of multiply-adds, as many as the registers hold. */
-constexpr int mixed_sums(int elements) { return elements >= 8 ? 1 : elements >= 4 ? 2 : 4; }
+constexpr int mixed_sums(int elements) {
+  return kMixedAccumulators >= 4 * elements ? 4 : kMixedAccumulators >= 2 * elements ? 2 : 1;
+}
 
 template <int Bits, class Scale, class Zero, bool InPlace, int R> void mixed_tile(const MixedTile<Scale, Zero> &t) {
-  constexpr int V = kLineVectors, U = MYCC_LANES == 16 ? (R > 4 ? 2 : 4) : mixed_sums(R * V);
+  constexpr int V = kLineVectors, U = mixed_sums(R * V);
   mixed_tile_of<Bits, Scale, Zero, InPlace>(t, std::make_integer_sequence<int, R>(), std::make_integer_sequence<int, V>(),
                                    std::make_integer_sequence<int, R * V>(),
                                    std::make_integer_sequence<int, R * V * U>());
@@ -146,7 +140,7 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct FewMixedLoop
     if (moves) {
       const size_t bytes = (size_t)(args.m * whole) * sizeof(float);
       const size_t sums_bytes = (size_t)(args.m * tile.groups) * sizeof(float);
-      void *scratch = loop.host->scratch(loop.host->ctx, worker, bytes + sums_bytes + 2 * 64);
+      void *scratch = loop.host->scratch(loop.host->ctx, worker, bytes + sums_bytes + 2 * kLineBytes);
       if (!scratch) return;
       Carver carver = {(uint8_t *)scratch};
       copy = carver.take<float>(bytes);
@@ -158,7 +152,7 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct FewMixedLoop
     tile.a = moves ? copy : args.a;
     tile.a_row = moves ? whole : args.a_row;
     tile.a_sums = sums;
-    alignas(64) float c[kMixedRows * kPanel];
+    alignas(kLineBytes) float c[kMixedRows * kPanel];
     tile.c = c;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, args.n, task);
@@ -274,7 +268,7 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct MixedLoop {
     const BlockPlan largest = plan_block(loop.cut, loop.plan.rows.most(), loop.plan.panels.most());
     const int64_t panel_size = round_up(loop.cut.step * loop.cut.together, kPanel) * kPanel;
     const size_t panel_bytes = (size_t)(kMaxGroup * panel_size) * sizeof(float);
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, panel_bytes + largest.bytes() + 2 * 64);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, panel_bytes + largest.bytes() + 2 * kLineBytes);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
     float *made = carver.take<float>(panel_bytes), *sums = carver.take<float>(largest.bytes());

@@ -19,6 +19,7 @@
 
 #include <stdint.h>
 
+#include "machine.h"
 #include "kernels/vec/vec.h"
 
 namespace mycc {
@@ -27,7 +28,6 @@ namespace mycc {
 #define MYCC_VNNI 1
 #endif
 
-constexpr int64_t kLineBytes = 64;
 constexpr int kLineVectors = 16 / W; /* vectors of a line, and of the sums of a panel */
 
 /* Stands for the bits of numbers of float8_e4m3fn. */

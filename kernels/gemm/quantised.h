@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "machine.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/quads.h"
 
@@ -117,7 +118,6 @@ template <class T> MYCC_INLINE vf32 load_float(const T *p) {
 }
 
 /* Whether so many bytes of weights are prefetched of their use, by products of few rows. */
-constexpr int64_t kWeightPrefetch = 4096;
 
 /* The tiles that rows are multiplied in: as even as can be, `tall` rows at most. */
 struct RowTiles {

@@ -8,6 +8,7 @@
 #ifndef MYCC_KERNELS_GEMM_TILES_H
 #define MYCC_KERNELS_GEMM_TILES_H
 
+#include "machine.h"
 #include "kernels/gemm/amx.h"
 #include "kernels/gemm/block.h"
 
@@ -15,14 +16,7 @@
 namespace mycc {
 
 constexpr int64_t kTileLine = amx::kRowBytes; /* bytes of a line of weights */
-constexpr int64_t kGroupPanels = 4;           /* whose sums are finished together, at most */
-constexpr int64_t kGroupBytes = 24 << 10;     /* of weights, in the first cache of 48 KiB */
-constexpr int64_t kDepthBytes = 28 << 10;     /* of a part of k: of the rows of two tiles and of two panels */
-constexpr int64_t kMostPartial = 32;          /* blocks whose sums wait for the next part of k */
-constexpr int64_t kNearWeights = 256 << 10;   /* of a task, which stay in the second cache beside its rows */
-constexpr int64_t kSumsOfBlock = 2 * amx::kRows * kGroupPanels * kPanel; /* of two tiles of rows */
-constexpr int64_t kCopiedBytes = 1 << 20;   /* of a task's rows, in the second cache of 2 MiB */
-constexpr int64_t kTiledTaskWork = 1 << 21;   /* multiply-adds below which a task is not worth a chunk of its own */
+constexpr int64_t kSumsOfBlock = 2 * amx::kRows * kSummedPanels * kPanel; /* of two tiles of rows */
 
 /* How the lines of a panel are cut: into equal steps where that comes out even, else the last one has fewer. */
 struct TileDepth {
@@ -37,7 +31,7 @@ struct TileDepth {
   /* Bytes of a row that tiles read. */
   int64_t row_bytes() const { return (steps + (last_lines > 0)) * step_lines * 4; }
   /* Bytes from a copied row to the next: an odd number of lines, so that rows share no set of the cache. */
-  int64_t copied_row() const { return (round_up(row_bytes(), 64) / 64 | 1) * 64; }
+  int64_t copied_row() const { return (ceil_div(row_bytes(), kLineBytes) | 1) * kLineBytes; }
 
   /* Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights. */
   amx::Shapes shapes() const {
@@ -76,7 +70,7 @@ struct BfloatProducts {
 };
 
 /* Panels of a group whose columns have partners, whose sums stand behind theirs. */
-constexpr int64_t kPairedPanels = kGroupPanels / 2;
+constexpr int64_t kPairedPanels = kSummedPanels / 2;
 
 /* A block of the result: rows of two tiles times the columns of a group. */
 struct TileBlock {
@@ -95,7 +89,7 @@ template <class Sum, int Sides, class Epilogue> struct Unfinished {
   __attribute__((noinline)) void finish(int64_t rows) {
     const Epilogue own = epilogue; /* a copy that no store of bytes may change */
     for (const int64_t last = done + rows; done < last; ++done) {
-      const Sum *const sums = c + done * kGroupPanels * kPanel;
+      const Sum *const sums = c + done * kSummedPanels * kPanel;
       if (done < next.rows) prefetch_operands(own, next.z, next.row + done, next.column, next.columns, 0);
       if constexpr (Sides == 2)
         own(block.z, block.row + done, block.column, sums, sums + kPairedPanels * kPanel, block.columns);
@@ -142,11 +136,11 @@ template <int T> MYCC_INLINE void begin_sums(const RowTile &a, const void *befor
   else
     amx::zero<T>();
 }
-/* Sums of R tiles of rows and P panels, to c[R * 16][kGroupPanels * 16]; others are finished between the steps. */
+/* Sums of R tiles of rows and P panels, to c[R * 16][kSummedPanels * 16]; others are finished between the steps. */
 template <class Products, int R, int P, class Others>
 void multiply_tiles(const TileDepth &depth, const TilePart &part, const RowTile *a, const WeightTiles &b,
                     typename Products::Sum *c, Others &others) {
-  constexpr int64_t row = kGroupPanels * kPanel, row_bytes = row * sizeof(*c);
+  constexpr int64_t row = kSummedPanels * kPanel, row_bytes = row * sizeof(*c);
   typename Products::Sum *const below = c + amx::kRows * row;
   const bool more = part.first > 0;
   begin_sums<0>(a[0], more ? c : nullptr, row_bytes);
@@ -189,22 +183,22 @@ inline void multiply_group(const TileDepth &depth, const TilePart &part, const R
 
 /* Panels of a group. */
 static inline int64_t group_panels(int64_t panel_bytes) {
-  return min64(max64(kGroupBytes / max64(2 * panel_bytes, 1), 1) * 2, kGroupPanels);
+  return min64(max64(kTileGroupBytes / max64(2 * panel_bytes, 1), 1) * 2, kSummedPanels);
 }
 
 /* Parts of k of a task: the rows of two tiles and two panels of each stay in the first cache, if there are not too many. */
 static inline int64_t depth_parts(const TileDepth &depth, int64_t blocks) {
   const int64_t bytes = 2 * 2 * amx::kRows * depth.row_bytes();
-  return blocks > 1 && blocks <= kMostPartial ? min64(ceil_div(bytes, kDepthBytes), max64(depth.steps, 1)) : 1;
+  return blocks > 1 && blocks <= kTilePartials ? min64(ceil_div(bytes, kTileDepthBytes), max64(depth.steps, 1)) : 1;
 }
 /* Elements of the sums of a task: of two blocks, or of all that wait for the next part of k. */
 static inline int64_t sums_of_task(const TileDepth &depth) {
-  return kSumsOfBlock * (depth_parts(depth, 2) > 1 ? kMostPartial : 2);
+  return kSumsOfBlock * (depth_parts(depth, 2) > 1 ? kTilePartials : 2);
 }
 
 /* Whether rows of two tiles meet all panels of a task in turn. The last lines of a group are copied once. */
 static inline bool is_near(const TileDepth &depth, int64_t panels, int64_t panel_bytes) {
-  return (!depth.last_lines || panels <= group_panels(panel_bytes)) && panels * panel_bytes <= kNearWeights;
+  return (!depth.last_lines || panels <= group_panels(panel_bytes)) && panels * panel_bytes <= kTileWeights;
 }
 
 /* The rows of a task, two tiles at a time, times its panels, a group at a time. tiles(t): the two from number t on.
@@ -253,10 +247,10 @@ inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const 
 static inline TaskPlan plan_tiled_tasks(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t workers,
                                         const TileDepth &depth, bool patches) {
   const int64_t high = ceil_div(m, 2 * amx::kRows), wide = ceil_div(n, 2 * kPanel);
-  const int64_t most_rows = max64(kCopiedBytes / max64(depth.copied_row(), 1), 2 * amx::kRows);
+  const int64_t most_rows = max64(kTileRowsBytes / max64(depth.copied_row(), 1), 2 * amx::kRows);
   int64_t row_blocks = ceil_div(m, most_rows), panel_blocks = 1;
   if (workers > 1) {
-    const int64_t worth = max64(batch * m * n * max64(k, 1) / kTiledTaskWork, 1);
+    const int64_t worth = max64(batch * m * n * max64(k, 1) / kTileTaskWork, 1);
     const bool even = batch * wide % workers == 0; /* one task each: what a task does for its rows is done less often */
     const int64_t wanted = ceil_div(min64(even ? workers : 2 * workers, worth), batch);
     if (patches) row_blocks = max64(row_blocks, min64(2 * wanted, high));

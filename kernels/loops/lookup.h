@@ -4,6 +4,7 @@
 #ifndef MYCC_KERNELS_LOOPS_LOOKUP_H
 #define MYCC_KERNELS_LOOPS_LOOKUP_H
 
+#include "machine.h"
 #include "mycc/abi.h"
 #include "kernels/vec/vec.h"
 
@@ -143,8 +144,6 @@ MYCC_INLINE typename element<T>::vector load_near(Lookup table, const T *row, in
   return isa::permute(a, b, lanes);
 }
 
-/* Indices that are fetched before they are read: they are eight bytes each, mostly more than what they pick. */
-constexpr int64_t kIndexPrefetch = 1024;
 MYCC_INLINE void prefetch_indices(const int64_t *at) {
   for (int i = 0; i < W; i += 8) prefetch_l1(at + kIndexPrefetch + i);
 }

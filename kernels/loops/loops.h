@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "machine.h"
 #include "mycc/abi.h"
 #include "kernels/loops/lookup.h"
 #include "kernels/vec/vec.h"
@@ -24,9 +25,6 @@ template <class Body> inline void parallel(const mycc_host *host, int64_t n, int
       (void *)&body);
 }
 
-/* Elements of a task, about; a choice of the tuner may change it. */
-constexpr int64_t kTaskElements = 16384;
-
 /* Rows per task, so that a task has some `task` elements: by the shape alone. */
 MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskElements) {
   const int64_t rows = task / (elements_of_row > 0 ? elements_of_row : 1);
@@ -38,8 +36,8 @@ MYCC_INLINE int64_t rows_per_task(int64_t elements_of_row, int64_t task = kTaskE
  * the tuner may say how many elements. */
 MYCC_INLINE int64_t rows_apart_per_task(int64_t rows, int64_t elements_of_row, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements_of_row, task);
-  const int64_t least = rows_per_task(elements_of_row), most = rows_per_task(elements_of_row, 64 * kTaskElements);
-  return rows / 32 < least ? least : rows / 32 < most ? rows / 32 : most;
+  const int64_t least = rows_per_task(elements_of_row), most = rows_per_task(elements_of_row, kMostPipelined * kTaskElements);
+  return rows / kPipelinedTasks < least ? least : rows / kPipelinedTasks < most ? rows / kPipelinedTasks : most;
 }
 
 /* A pipeline stage that has its turn, where the compiler shall know. */
@@ -58,9 +56,9 @@ MYCC_INLINE int64_t next_vector(int64_t i, int64_t n) {
   return i + 2 * W <= n ? i + W : i + W < n ? n - W : n;
 }
 
-/* strip(first, N) for strips of N vectors, at most 8, that make up `columns` columns; the last one may have fewer lanes. */
+/* strip(first, N) for strips of N vectors, at most kLaneVectors, that make up `columns` columns; the last one may have fewer lanes. */
 template <int64_t columns, int64_t first = 0, class F> MYCC_INLINE void each_strip_of_lanes(F strip) {
-  constexpr int64_t left = (columns - first + W - 1) / W, vectors = left < 8 ? left : 8;
+  constexpr int64_t left = (columns - first + W - 1) / W, vectors = left < kLaneVectors ? left : kLaneVectors;
   strip(first, Known<vectors>());
   if constexpr (left > vectors) each_strip_of_lanes<columns, first + vectors * W>(strip);
 }
@@ -91,13 +89,13 @@ MYCC_INLINE int64_t nearest_row(int64_t row, int64_t begin, int64_t end) {
 }
 
 /* Whether vectors at multiples of W elements from p are aligned, as non-temporal stores need. */
-MYCC_INLINE bool aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
+MYCC_INLINE bool aligned(const void *p) { return (uintptr_t)p % kLineBytes == 0; }
 /* The same where a vector is a whole line. */
-MYCC_INLINE bool aligned_lines(const void *p) { return W * sizeof(float) >= 64 && aligned(p); }
+MYCC_INLINE bool aligned_lines(const void *p) { return W * sizeof(float) >= kLineBytes && aligned(p); }
 
 /* Elements from p on before vectors are aligned, of n at most: less than a vector. */
 template <class T> MYCC_INLINE int peel(const T *p, int64_t n) {
-  constexpr int VECTOR = W * (int)sizeof(T) < 64 ? W * (int)sizeof(T) : 64;
+  constexpr int VECTOR = W * (int)sizeof(T) < kLineBytes ? W * (int)sizeof(T) : (int)kLineBytes;
   const int64_t front = (int64_t)(-(uintptr_t)p & (uintptr_t)(VECTOR - 1)) / (int64_t)sizeof(T);
   return (int)(front < n ? front : n);
 }
@@ -143,9 +141,6 @@ template <int N, class F> MYCC_INLINE void rows_together(int64_t first, int64_t 
 template <class T, int V> struct Held {
   decltype(load((const T *)nullptr)) v[V];
 };
-/* Most vectors of accumulators that are held: there are as many registers again. */
-constexpr int64_t kHeldVectors = W == 16 ? 16 : 8;
-
 template <int LINE, int I, class Accumulate, class Prefetch, class... Block>
 MYCC_INLINE void accumulate_vector(int64_t row, const Accumulate &accumulate, const Prefetch &prefetch, Block &...block) {
   if constexpr (I % LINE == 0) prefetch(row, I * W);
@@ -167,21 +162,17 @@ MYCC_INLINE void rows_in_registers(int64_t first, int64_t last, Accumulate accum
 
 /* Vectors of a strip of columns whose accumulators, N of each vector, are held: all strips are as wide. Of several
  * accumulators more are held, for a vector that is read serves all of them. */
-constexpr int64_t kStripVectors = W == 16 ? 24 : 12;
 template <int64_t vectors, int N> constexpr int64_t held_strip() {
   for (int64_t n = kStripVectors / N; n > 1; --n)
     if (vectors % n == 0) return n;
   return 1;
 }
-/* Bytes of a row whose strips are reduced one after the other, so that the rows stay in the first level cache. */
-constexpr int64_t kStripsRow = 2048;
-
 /* Rows from first to last, in the order of memory, are added into blocks of accumulators [columns]: accumulate(row,
  * column, accumulators) a vector. prefetch(row, column) fetches a line of it, of elements of `size` bytes. */
 template <int64_t columns, int size, class Accumulate, class Prefetch, class... T>
 MYCC_INLINE void rows_in_order(int64_t first, int64_t last, Accumulate accumulate, Prefetch prefetch, T *...acc) {
   constexpr int64_t vectors = columns / W;
-  constexpr int line = W * size < 64 ? 64 / (W * size) : 1; /* vectors */
+  constexpr int line = W * size < kLineBytes ? kLineBytes / (W * size) : 1; /* vectors */
   if constexpr (vectors * sizeof...(T) <= kHeldVectors) {
     rows_in_registers<line>(first, last, accumulate, prefetch, std::make_integer_sequence<int, vectors>(), acc...);
   } else if constexpr (sizeof...(T) > 1 && columns * size <= kStripsRow) {
@@ -261,7 +252,7 @@ MYCC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 /* What is known of columns: means, less what the first row holds, so that they keep their digits, and squared deviations
  * from them. */
 template <class T, int64_t columns> struct Moments {
-  alignas(64) T first[columns], mean[columns], squares[columns];
+  alignas(kLineBytes) T first[columns], mean[columns], squares[columns];
 
   /* Two rows, or the last one alone, join those before: `weight` is their part of all rows, `between` what the squared
    * distance of their mean counts. */
@@ -277,11 +268,10 @@ template <class T, int64_t columns> struct Moments {
 /* Squared deviations from the means of columns [columns]: value(row, column) is a vector of the rows, which lie in the
  * order of memory. prefetch(row, column) fetches a line of it, of elements of `size` bytes. Two rows at a time join
  * those before (Chan, Golub, LeVeque 1979); the squares of kWelfordRows are a sum of their own. */
-constexpr int64_t kWelfordRows = 64;
 template <int64_t columns, int size, class Value, class Prefetch, class T>
 MYCC_INLINE void welford_in_order(int64_t rows, Value value, Prefetch prefetch, T *squares) {
   constexpr int64_t vectors = columns / W, strip = vectors % 4 == 0 ? 4 : vectors % 2 == 0 ? 2 : 1;
-  constexpr int line = W * size < 64 ? 64 / (W * size) : 1; /* vectors */
+  constexpr int line = W * size < kLineBytes ? kLineBytes / (W * size) : 1; /* vectors */
   Moments<T, columns> known;
   const auto join = [&](auto together, int64_t row) MYCC_INLINED {
     constexpr int N = decltype(together)::value;
@@ -311,15 +301,13 @@ MYCC_INLINE void welford_in_order(int64_t rows, Value value, Prefetch prefetch, 
   }
 }
 
-/* Columns that tasks share out by the group: those of a line of floats, and of a vector. */
-constexpr int64_t kGroup = 16;
-MYCC_INLINE int64_t column_groups(int64_t columns) { return (columns + kGroup - 1) / kGroup; }
+MYCC_INLINE int64_t column_groups(int64_t columns) { return (columns + kColumnGroup - 1) / kColumnGroup; }
 
 /* Groups of a task in which each row's columns go through `work` steps together: the columns of a row stay together
  * but where there are fewer rows than threads want. Columns are independent: how they are cut changes no result. */
 MYCC_INLINE int64_t groups_per_task(const mycc_host *host, int64_t rows, int64_t groups, int64_t work) {
   const int64_t parts = rows >= 2 * host->max_workers ? 1 : host->max_workers;
-  const int64_t least = rows_per_task(work * kGroup), even = (groups + parts - 1) / parts;
+  const int64_t least = rows_per_task(work * kColumnGroup), even = (groups + parts - 1) / parts;
   return least > even ? least : even;
 }
 
@@ -328,8 +316,9 @@ MYCC_INLINE int64_t groups_per_task(const mycc_host *host, int64_t rows, int64_t
  * of the tuner may say how many elements. */
 MYCC_INLINE int64_t regions_per_task(const mycc_host *host, int64_t regions, int64_t elements, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements, task);
-  const int64_t least = rows_per_task(elements), eight = rows_per_task(elements, 8 * kTaskElements);
-  const int64_t some = eight > 8 ? eight : 8, even = regions / (4 * host->max_workers);
+  const int64_t least = rows_per_task(elements), several = rows_per_task(elements, kMostRegions * kTaskElements);
+  const int64_t some = several > kMostRegions ? several : kMostRegions;
+  const int64_t even = regions / (kWorkerTasks * host->max_workers);
   return even < least ? least : even < some ? even : some;
 }
 
@@ -337,7 +326,7 @@ MYCC_INLINE int64_t regions_per_task(const mycc_host *host, int64_t regions, int
  * leave each thread some tasks. Samples are independent: how they are cut changes no result. */
 MYCC_INLINE int64_t samples_per_task(const mycc_host *host, int64_t samples, int64_t elements, int64_t task = 0) {
   if (task > 0) return rows_per_task(elements, task);
-  const int64_t least = rows_per_task(elements), even = samples / (4 * host->max_workers);
+  const int64_t least = rows_per_task(elements), even = samples / (kWorkerTasks * host->max_workers);
   return even < least ? least : even;
 }
 
@@ -356,8 +345,8 @@ struct ColumnRange {
 
 private:
   void place() {
-    row = begin / groups, first = (begin - row * groups) * kGroup;
-    last = smaller(first + (end - begin) * kGroup, columns);
+    row = begin / groups, first = (begin - row * groups) * kColumnGroup;
+    last = smaller(first + (end - begin) * kColumnGroup, columns);
   }
 };
 

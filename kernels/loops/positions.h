@@ -5,6 +5,7 @@
 #ifndef MYCC_KERNELS_LOOPS_POSITIONS_H
 #define MYCC_KERNELS_LOOPS_POSITIONS_H
 
+#include "machine.h"
 #include "kernels/loops/loops.h"
 #include "kernels/vec/compress.h"
 #include "kernels/loops/write_combining.h"
@@ -35,9 +36,6 @@ inline void true_count(const mycc_host *, int32_t, int64_t *count, const boolean
   for (; i < n; ++i) found += load_scalar(mask + i);
   *count = found;
 }
-
-/* Bytes that elements are fetched before they are picked: a store waits for the number of those in front of it. */
-constexpr int64_t kPickedPrefetch = 4096;
 
 /* Elements of x where the mask is true, one behind the other: the first `count` of them. */
 template <class T>

@@ -11,6 +11,7 @@
 #ifndef MYCC_KERNELS_LOOPS_SLIDING_WINDOW_H
 #define MYCC_KERNELS_LOOPS_SLIDING_WINDOW_H
 
+#include "machine.h"
 #include "kernels/loops/loops.h"
 
 namespace mycc {
@@ -44,11 +45,7 @@ namespace windows {
 /* Vectors of a strip: those of OPEN windows that have begun, of the one that ends and of a row stay in registers. Rows of
  * whole lines may are written by non-temporal stores: a line is not written by two strips. */
 template <int OPEN, int64_t LANES> constexpr int strip_vectors() {
-#if defined(MYCC_AVX512) || defined(__aarch64__)
-  constexpr int most = 20 / (OPEN + 1);
-#else
-  constexpr int most = 10 / (OPEN + 1);
-#endif
+  constexpr int most = (int)kWindowVectors / (OPEN + 1);
   constexpr int line = LANES % 16 == 0 && 16 / W > 1 ? 16 / W : 1;
   return most > 4 ? 4 : most < 1 ? 1 : most > line ? most / line * line : most;
 }

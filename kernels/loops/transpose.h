@@ -11,12 +11,10 @@
 #ifndef MYCC_KERNELS_LOOPS_TRANSPOSE_H
 #define MYCC_KERNELS_LOOPS_TRANSPOSE_H
 
+#include "machine.h"
 #include "kernels/vec/vec.h"
 
 namespace mycc {
-
-/* The rows of memory that a tile is made of, at most, and the bytes of each. */
-constexpr int64_t kTransposedRows = 128, kTransposedBytes = 64;
 
 namespace turning {
 
@@ -86,17 +84,17 @@ template <class U> MYCC_INLINE void oblong(U *to, int64_t to_row, const U *from,
 }
 #endif
 
-/* Whether the lines of the rows that a square of whole lines is made of share more sets of a first level cache of 64
- * sets than that has ways for them. */
+/* Whether the lines of the rows that a square of whole lines is made of share more sets of a first level cache than
+ * that has ways for them. */
 template <class U> MYCC_INLINE bool crowded(int64_t row) {
   const int64_t bytes = row * (int64_t)sizeof(U), apart = bytes & -bytes;
-  return kTransposedBytes / (int64_t)sizeof(U) * (apart < 4096 ? apart : 4096) > 8 * 4096;
+  return kTransposedBytes / (int64_t)sizeof(U) * (apart < kSetBytes ? apart : kSetBytes) > kCacheWays * kSetBytes;
 }
 
 template <class U> inline void tile(U *to, int64_t to_row, const U *from, int64_t from_row, int64_t rows, int64_t columns) {
   constexpr int L = PIECE / (int)sizeof(U), N = VECTOR / (int)sizeof(U);
   constexpr int64_t PITCH = (kTransposedBytes + PIECE) / (int64_t)sizeof(U);
-  alignas(64) U own[kTransposedRows * PITCH];
+  alignas(kLineBytes) U own[kTransposedRows * PITCH];
   if (rows % N || columns % L || crowded<U>(from_row)) {
     for (int64_t r = 0; r < rows; ++r)
       isa::copy_bytes<kTransposedBytes, (int)sizeof(U)>(own + r * PITCH, from + r * from_row, columns * (int64_t)sizeof(U));
@@ -119,21 +117,14 @@ inline void transpose_tile(T *to, int64_t to_row, const T *from, int64_t from_ro
 }
 
 namespace turning {
-/* Bytes that short rows are fetched before they are transposed: cores with longer vectors wait longer for memory. */
-#if defined(MYCC_AVX512)
-constexpr int64_t PREFETCH = 4096;
-#else
-constexpr int64_t PREFETCH = 1024;
-#endif
-
 /* A block of rows side by side, all of which may be read a piece beyond their ends. */
 template <int ROWS, class U> MYCC_INLINE void rows(U *to, const U *from, int64_t pitch, int64_t length) {
   constexpr int L = PIECE / (int)sizeof(U), N = VECTOR / (int)sizeof(U);
-  const char *coming = (const char *)from + PREFETCH;
+  const char *coming = (const char *)from + kShortRowPrefetch;
   for (int64_t r = 0; r < ROWS; r += N)
     for (int64_t c = 0; c < length; c += L) {
 #pragma GCC unroll 4
-      for (int i = 0; i < N * PIECE; i += 64) prefetch_l1(coming + i);
+      for (int i = 0; i < N * PIECE; i += kLineBytes) prefetch_l1(coming + i);
       coming += N * PIECE;
       square(to + c * ROWS + r, ROWS, from + r * pitch + c, pitch);
     }

@@ -6,19 +6,13 @@
 #ifndef MYCC_KERNELS_LOOPS_WRITE_COMBINING_H
 #define MYCC_KERNELS_LOOPS_WRITE_COMBINING_H
 
+#include "machine.h"
 #include "kernels/vec/vec.h"
 
 namespace mycc {
 
-/* Bytes that are combined before lines are written: few enough for the first cache, and more than the stores that may
- * be on their way there. */
-constexpr int64_t kCombinedBytes = 4096;
-
-/* Results of so many bytes are written by non-temporal stores: NONTEMPORAL of compiler/machine/cpu.py. */
-constexpr int64_t kStreamedBytes = (int64_t)1 << 24;
-
 /* Elements of the memory that they are combined in, beside those of a row. */
-template <class T> constexpr int64_t kCombined = (kCombinedBytes + 128) / (int64_t)sizeof(T);
+template <class T> constexpr int64_t kCombined = (kCombinedBytes + kCombinedBeside) / (int64_t)sizeof(T);
 
 #if defined(MYCC_X86)
 /* Rows of a task from `first` on; combined: memory of kCombined elements and a row, aligned to a line. */
@@ -28,7 +22,7 @@ template <class T> struct WriteCombiner {
   int64_t gone = 0;    /* of them, those that have been written as lines */
 
   MYCC_INLINE WriteCombiner(T *first, T *combined) : memory((char *)combined) {
-    begin = end = (int64_t)((uintptr_t)first & 63);
+    begin = end = (int64_t)((uintptr_t)first % kLineBytes);
     line = (char *)first - begin;
   }
   /* Where the next row is to be written. */
@@ -36,7 +30,7 @@ template <class T> struct WriteCombiner {
   /* Its first `elements` are; lines of them may leave while others are computed. */
   MYCC_INLINE void have(int64_t elements) {
     const int64_t bytes = end + elements * (int64_t)sizeof(T);
-    if (bytes - gone >= kCombinedBytes) leave(bytes & ~(int64_t)63);
+    if (bytes - gone >= kCombinedBytes) leave(bytes & -kLineBytes);
   }
   /* All of it is, with `elements`. */
   MYCC_INLINE void next(int64_t elements) {
@@ -52,19 +46,19 @@ template <class T> struct WriteCombiner {
 
 private:
   MYCC_INLINE void put() {
-    const int64_t whole = end & ~(int64_t)63;
+    const int64_t whole = end & -kLineBytes;
     if (!whole) return;
     leave(whole);
-    __builtin_memcpy(memory, memory + whole, 64);
+    __builtin_memcpy(memory, memory + whole, kLineBytes);
     line += whole;
     end -= whole;
     gone = 0;
   }
   MYCC_INLINE void leave(int64_t whole) {
-    if (begin) __builtin_memcpy(line + begin, memory + begin, (size_t)(64 - begin));
-    for (int64_t i = begin ? 64 : gone; i < whole; i += 64) {
+    if (begin) __builtin_memcpy(line + begin, memory + begin, (size_t)(kLineBytes - begin));
+    for (int64_t i = begin ? kLineBytes : gone; i < whole; i += kLineBytes) {
 #pragma GCC unroll 4
-      for (int part = 0; part < 64; part += (int)sizeof(vi32)) {
+      for (int part = 0; part < kLineBytes; part += (int)sizeof(vi32)) {
         vi32 v;
         __builtin_memcpy(&v, memory + i + part, sizeof v);
         isa::stream(line + i + part, v);

@@ -2,13 +2,11 @@
 #ifndef MYCC_KERNELS_SORT_SEARCH_H
 #define MYCC_KERNELS_SORT_SEARCH_H
 
+#include "machine.h"
 #include "kernels/loops/loops.h"
 
 namespace mycc {
 namespace searching {
-
-/* Searches that go on side by side: each step of one waits for memory. */
-constexpr int kTogether = 8;
 
 /* Halves the ranges of N values until they are empty. The steps are torch's, so that rows that are not sorted or hold NaN
  * give its results too. */
@@ -32,7 +30,7 @@ MYCC_INLINE void search(Place *places, const T *edges, const T *values, int64_t 
 template <bool RIGHT, class Place, class T>
 inline void search_row(Place *places, const T *edges, const T *values, int64_t m, int64_t n) {
   int64_t i = 0;
-  for (; i + kTogether <= n; i += kTogether) search<kTogether, RIGHT>(places + i, edges, values + i, m);
+  for (; i + kSearches <= n; i += kSearches) search<kSearches, RIGHT>(places + i, edges, values + i, m);
   for (; i < n; ++i) search<1, RIGHT>(places + i, edges, values + i, m);
 }
 } /* namespace searching */

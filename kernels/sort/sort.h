@@ -6,17 +6,14 @@
 #ifndef MYCC_KERNELS_SORT_SORT_H
 #define MYCC_KERNELS_SORT_SORT_H
 
+#include "machine.h"
 #include "kernels/sort/keys.h"
 
 namespace mycc {
 namespace sorting {
 
 /* Rows and lists of up to so many are sorted by ranks, which takes n^2 / W steps. */
-template <class Key> constexpr int64_t kRanked = 32 * W / (int64_t)sizeof(Key);
-/* Bytes that a row is prefetched while it is looked through: each join is a branch that is guessed wrong. */
-constexpr int64_t kKeyPrefetch = 4096;
-/* Up to so many of a short row are picked one by one. */
-constexpr int64_t kPicked = 4;
+template <class Key> constexpr int64_t kRanked = kRankedVectors * W * (int64_t)sizeof(float) / (int64_t)sizeof(Key);
 
 /* f(the n items of x in order). */
 template <class T, class Item, class F>

@@ -26,7 +26,6 @@ constexpr bool kPrefetchesL1 = false;
 #endif
 
 /* The third cache of eight Zen 5 cores. Of more than that, what the last run has read is gone when the next one begins. */
-constexpr int64_t kLastCacheBytes = 32 << 20;
 
 } // namespace mycc
 #endif /* MYCC_KERNELS_VEC_CPU_H */

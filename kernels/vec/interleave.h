@@ -12,6 +12,7 @@
 #ifndef MYCC_KERNELS_VEC_INTERLEAVE_H
 #define MYCC_KERNELS_VEC_INTERLEAVE_H
 
+#include "machine.h"
 #include "kernels/vec/memory.h"
 
 namespace mycc {
@@ -342,15 +343,15 @@ MYCC_INLINE word *as_bits(bfloat *p) { return (word *)(void *)p; }
 
 /* Fetches the lines of n elements from p on, into L2 or into L1; of the elements of N vectors. */
 template <class T> MYCC_INLINE void prefetch_row_l2(const T *p, int64_t n) {
-  for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) prefetch_l2(p + i);
+  for (int64_t i = 0; i < n; i += kLineBytes / (int64_t)sizeof(T)) prefetch_l2(p + i);
 }
 template <class T> MYCC_INLINE void prefetch_row_l1(const T *p, int64_t n) {
-  for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(T)) prefetch_l1(p + i);
+  for (int64_t i = 0; i < n; i += kLineBytes / (int64_t)sizeof(T)) prefetch_l1(p + i);
 }
 template <int N, class T> MYCC_INLINE void prefetch_lines(const T *p) {
-  constexpr int LINES = (N * W * (int)sizeof(T) + 63) / 64;
+  constexpr int LINES = (N * W * (int)sizeof(T) + kLineBytes - 1) / kLineBytes;
 #pragma GCC unroll 8
-  for (int i = 0; i < LINES; ++i) prefetch_l2((const char *)p + 64 * i);
+  for (int i = 0; i < LINES; ++i) prefetch_l2((const char *)p + kLineBytes * i);
 }
 
 /* Element `at` of rows of `columns` elements each, one behind the other. */
@@ -362,7 +363,7 @@ template <class T, class... Rows> MYCC_INLINE const T *element_of(int64_t column
  * of all rows, in their order. */
 template <int64_t COLUMNS, class Prefetch, class... Rows>
 MYCC_INLINE void each_line_of_share(const Prefetch &prefetch, int64_t column, Rows... rows) {
-  constexpr int64_t LINE = 64 / (int64_t)sizeof(*element_of(0, 0, rows...)), SHARE = W * (int64_t)sizeof...(rows);
+  constexpr int64_t LINE = kLineBytes / (int64_t)sizeof(*element_of(0, 0, rows...)), SHARE = W * (int64_t)sizeof...(rows);
   if constexpr (SHARE >= LINE) {
 #pragma GCC unroll 4
     for (int64_t at = 0; at < SHARE; at += LINE) prefetch(element_of(COLUMNS, column * (SHARE / W) + at, rows...));
@@ -385,12 +386,12 @@ struct Coming {
   MYCC_INLINE void prefetch(int lines) {
     for (; lines > 0 && rows > 0; --lines) {
       prefetch_l2(row + at);
-      at += 64;
+      at += kLineBytes;
       if (at >= bytes) at = 0, row += step, --rows;
     }
   }
   /* As much as that many vectors of elements of `size` bytes. */
-  MYCC_INLINE void prefetch_vectors(int vectors, int size) { prefetch((vectors * W * size + 63) / 64); }
+  MYCC_INLINE void prefetch_vectors(int vectors, int size) { prefetch((vectors * W * size + kLineBytes - 1) / kLineBytes); }
 };
 template <class T> MYCC_INLINE Coming coming(const T *from, int64_t step, int64_t rows, int64_t columns) {
   return {(const char *)from, step * (int64_t)sizeof(T), columns * (int64_t)sizeof(T), rows, 0};

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mycc.compiler.build.compile import COMPILE_FLAGS
+from mycc.compiler.codegen.cpu.machine_header import render_machine
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels
 from mycc.compiler.machine.targets import TARGETS, Target
 
@@ -48,7 +49,7 @@ def levels(fast: int) -> list[Any]:
 def own_headers(isa: str) -> dict[str, str]:
     """The headers beside the project's that sources of this folder include: name -> text."""
     beside = {path.name: path.read_text() for path in HERE.glob("*.h")}
-    return {**beside, "micro_kernels.h": render_micro_kernels(isa)}
+    return {**beside, "micro_kernels.h": render_micro_kernels(isa), "machine.h": render_machine(isa)}
 
 
 def built(name: str, target: Target, into: Path, compiler: str = "g++") -> Path:

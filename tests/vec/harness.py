@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from mycc.compiler.codegen.cpu.machine_header import MACHINE, render_machine
 
 from ..helpers.libraries import compiled
 
@@ -45,13 +46,18 @@ def builds() -> list[str]:
 NO_MMX = ["-mno-mmx"] if platform.machine() == "x86_64" else []
 
 
+def numbers(isa: str) -> dict[str, str]:
+    """The header of the machine's numbers, by its name: those of the next level where one has no row."""
+    return {MACHINE: render_machine({"x86-64": "x86-64-v2", "native": "aarch64", "armv8-a": "aarch64"}.get(isa, isa))}
+
+
 @functools.cache
 def library(source: str, build: str) -> ctypes.CDLL:
     """The C++ source compiled as a shared library, warnings as errors."""
     compiler, isa = build.split(":")
     command = [compiler, *FLAGS.split(), *WARNINGS.split(), f"-march={isa}", *NO_MMX, *INCLUDES, "-shared", "-fPIC"]
     with tempfile.TemporaryDirectory(prefix="mycc-vec-") as name:
-        return ctypes.CDLL(str(compiled(command, source, {}, Path(name) / "test.so")))
+        return ctypes.CDLL(str(compiled(command, source, numbers(isa), Path(name) / "test.so")))
 
 
 class GuardedMemory:

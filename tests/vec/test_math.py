@@ -16,7 +16,7 @@ from mycc.compiler.ir.ops import ANY, OPS, Printed, spell
 
 from ..helpers.libraries import compiled
 from .exact import MEANING, exact, operands_of
-from .harness import FLAGS, INCLUDES, WARNINGS, builds, ulps, window
+from .harness import FLAGS, INCLUDES, WARNINGS, builds, numbers, ulps, window
 
 ROWS = [op.name for op in OPS.values() if op.ulps > 0 and op.domain == ANY and not op.cpp.startswith("special_")]
 AARCH64 = "aarch64-linux-gnu-g++:armv8-a"
@@ -71,7 +71,7 @@ def command(build: str, folder: Path) -> list[str]:
     compiler, isa = build.split(":")
     flags = [*FLAGS.split(), *WARNINGS.split(), f"-march={isa}", *INCLUDES]
     static = ["-static"] if build == AARCH64 else []
-    program = compiled([compiler, *flags, *static], source(), {}, folder / "rows", ("-lm",))
+    program = compiled([compiler, *flags, *static], source(), numbers(isa), folder / "rows", ("-lm",))
     return [*(["qemu-aarch64-static"] if build == AARCH64 else []), str(program)]
 
 

@@ -10,6 +10,8 @@ from ...ir.dtypes import DTYPES
 from ...ir.index import Index
 from ...ir.random import CALL
 from ...schedule import Schedule
+from ..cpu.headers import MICRO
+from ..cpu.machine_header import MACHINE
 from ..cpu.render import (
     Kernel,
     KernelCall,
@@ -136,11 +138,11 @@ class Sources:
     kernels: int
 
     def __str__(self) -> str:
-        """The texts; of those that hold mycc's own tiles, which are the same for every model, the names and sizes."""
+        """The texts; of those that are the same for every model, tiles and numbers, the names and sizes."""
         parts = []
         for name, text in {**self.headers, **self.units}.items():
-            own = name == "micro_kernels.h" or name.startswith("tiles_")
-            parts.append(f"// ==== {name}" + (f": {len(text)} characters of tiles\n" if own else f"\n{text}"))
+            own = name in (MICRO, MACHINE) or name.startswith("tiles_")
+            parts.append(f"// ==== {name}" + (f": {len(text)} characters of mycc's own\n" if own else f"\n{text}"))
         return "\n".join(parts)
 
 
@@ -148,13 +150,14 @@ def render_sources(
     entries: Sequence[EntryView],
     kernels: Sequence[Kernel],
     target: str,
-    micro: str,
+    headers: Mapping[str, str],
     units: int,
     tiles: Mapping[str, str],
     n_state: int = 0,
     contract: str = "",
 ) -> Sources:
-    """All sources of one target. micro: the micro-kernel header of its instruction set; tiles: units of its tiles."""
+    """All sources of one target. headers: of its instruction set, its tiles and its numbers; tiles: units
+    of its tiles."""
     env = environment("host")
     texts = {name: render_unit(group, unit_headers(group)) for name, group in split_units(kernels, units).items()}
     template = env.get_template("program.cpp.j2")
@@ -163,4 +166,4 @@ def render_sources(
     for kernel in kernels:
         texts.update(kernel.units)
     declarations = env.get_template("kernels.h.j2").render(kernels=kernels)
-    return Sources(texts, {"kernels.h": declarations, "micro_kernels.h": micro}, len(kernels))
+    return Sources(texts, {"kernels.h": declarations, **headers}, len(kernels))
