@@ -38,7 +38,7 @@ from .interface import (
     is_identity,
     permutation,
 )
-from .values import check_value, defined_by, is_size, ranges_of, specs, stays, symbols_of, the_device, under
+from .values import check_value, defined_by, is_size, mode_of, ranges_of, specs, stays, symbols_of, the_device, under
 from .views import is_dense, number_of, root_of, shared_roots, view_of
 
 __all__ = ["NAME", "Imported", "import_graph"]
@@ -200,8 +200,8 @@ class _Importer:
             raise CompileError(f"the number {formula} is negative, and no size")
         name = f"{self.placeholders[index].name}_of"
         node = self.graph.placeholder(name)
-        like = next(n.meta["val"] for n in self.placeholders if isinstance(n.meta.get("val"), torch.Tensor))
-        node.meta["val"] = under(like, lambda: torch.empty((wanted, 0), device=self.device))
+        with mode_of(self.module), torch.no_grad():
+            node.meta["val"] = torch.empty((wanted, 0), device=self.device)
         self.sources.append(Size(index))
         self.inputs.append((node, name))
         return node, 0
@@ -215,14 +215,12 @@ class _Importer:
         check_value(tensor, name)
         target = name.replace(".", "_")
         node = self.graph.get_attr(target)
-        fakes = [n.meta["val"] for n in self.module.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)]
         own = next((n for n in self.module.graph.nodes if n.op == "get_attr" and n.target == name), None)
         if own is not None and isinstance(own.meta.get("val"), torch.Tensor):
             node.meta = dict(own.meta)
         else:
-            node.meta["val"] = under(
-                fakes[0], lambda: torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-            )
+            with mode_of(self.module), torch.no_grad():
+                node.meta["val"] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
         self.constants[target] = tensor.detach()
         return Tensor(node, outside=False)
 

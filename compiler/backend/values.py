@@ -8,6 +8,7 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ...runtime.errors import CompileError
 from ..model.computed import free_symbols
@@ -15,8 +16,8 @@ from ..model.graph import DTYPE_NAMES, TensorSpec
 from ..model.symbols import linear, size_of
 
 __all__ = [
-    "check_value", "defined_by", "device_of", "is_size", "ranges_of", "specs", "stays", "symbols_of", "the_device",
-    "under",
+    "check_value", "defined_by", "device_of", "is_size", "mode_of", "ranges_of", "specs", "stays", "symbols_of",
+    "the_device", "under",
 ]  # fmt: skip
 
 
@@ -32,6 +33,14 @@ def under(like: torch.Tensor, make: Callable[[], torch.Tensor]) -> torch.Tensor:
         return make()
     with mode, torch.no_grad():
         return make()
+
+
+def mode_of(module: fx.GraphModule) -> FakeTensorMode:
+    """The mode of a graph's fake tensors; of a graph of numbers alone, a new one with their formulas."""
+    values = [node.meta.get("val") for node in module.graph.nodes]
+    modes = (getattr(val, "fake_mode", None) for val in values)
+    envs = (val.node.shape_env for val in values if is_size(val))
+    return next((mode for mode in modes if mode is not None), None) or FakeTensorMode(shape_env=next(envs, None))
 
 
 def specs(nodes: Sequence[fx.Node], names: Sequence[str]) -> tuple[TensorSpec, ...]:

@@ -66,6 +66,20 @@ def test_numbers_are_sizes(count: list[int]) -> None:
     assert len(count) == 1
 
 
+def test_graphs_that_take_numbers_alone(count: list[int]) -> None:
+    def places(n: int, m: int) -> tuple[torch.Tensor, torch.Tensor, int]:
+        return torch.arange(n).float()[:, None] * torch.arange(m) + n, torch.ones(3, dtype=torch.bfloat16), n * m
+
+    function = compiled(places, {"strict": True}, dynamic=True, fullgraph=True)
+    for n, m in ((5, 9), (3, 4), (12, 2)):
+        got, wanted = function(n, m), places(n, m)
+        for own, right in zip(got[:2], wanted[:2], strict=True):
+            assert own.dtype == right.dtype
+            assert torch.equal(own, right)
+        assert got[2] == wanted[2]
+    assert len(count) == 1
+
+
 def test_a_fallback_between_dynamic_parts() -> None:
     function = compiled(lambda x: nn.functional.dropout(x * 2, 0.5) + x.shape[0], dynamic=True)
     for rows in (4, 9):
