@@ -30,6 +30,7 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # weights are random: nothing is to be fetched
 
+import numpy as np
 import sweep_models
 import torch
 from architectures.base import Row, Wrapped
@@ -96,6 +97,8 @@ def model_of(row: Row) -> Wrapped:
 
 def step(model: torch.nn.Module, call: Any, inputs: Sequence[torch.Tensor], train: bool) -> Found:
     """Results of a call, and in training the gradients of all parameters for a fixed cotangent."""
+    torch.manual_seed(7)
+    np.random.seed(7)
     with torch.set_grad_enabled(train):
         model.zero_grad()
         results = [y for y in call(*inputs) if isinstance(y, torch.Tensor)]
