@@ -25,6 +25,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ from architectures.base import Row, Wrapped
 from mycc.compiler.backend.backend import backend
 from mycc.compiler.backend.graph_compiler import GraphCompiler
 from mycc.compiler.backend.parts import operators_of
+from mycc.compiler.machine.local_cpu import available_cores
 from sweep_files import Task
 from sweep_processes import first_line, in_processes
 from torch import fx
@@ -136,7 +139,7 @@ def error(found: Found, wanted: Found) -> float:
     return worst
 
 
-def measure(row: Row, case: str) -> Result:
+def measure(row: Row, case: str, compilers_at_once: int | None = None) -> Result:
     """Runs one architecture. Raises what is no answer: a crash."""
     train = case == "training"
     model = model_of(row).train(train)
@@ -150,10 +153,10 @@ def measure(row: Row, case: str) -> Result:
         return Result(row.name, case, "torch", f"{type(problem).__name__}: {first_line(str(problem))}")
     compilers: list[tuple[fx.GraphModule, GraphCompiler]] = []
 
+    options = {"build.flags": "-O1", "jobs": compilers_at_once}
+
     def compile_graph(module: fx.GraphModule, examples: Sequence[Any]) -> Any:
-        return backend(
-            module, examples, options={"build.flags": "-O1"}, report=lambda _, gm, own: compilers.append((gm, own))
-        )
+        return backend(module, examples, options=options, report=lambda _, gm, own: compilers.append((gm, own)))
 
     torch._dynamo.utils.counters.clear()
     try:
@@ -227,11 +230,19 @@ def read(path: Path) -> dict[Task, Result]:
     return {(r["name"], r["case"]): Result(**{**r, "eager_operators": tuple(r["eager_operators"])}) for r in rows}
 
 
-def write(path: Path, found: dict[Task, Result]) -> None:
+def versions(path: Path) -> dict[str, str]:
+    """Of the libraries, now and of the results that are in the file: 5.17.0/5.23.0."""
+    before = json.loads(path.read_text()).get("versions", {}) if path.exists() else {}
+    now = {name: version(name) for name in ("torch", "transformers")}
+    kept = {name: [v for v in before.get(name, "").split("/") if v and v != now[name]] for name in now}
+    return {name: "/".join([*kept[name], now[name]]) for name in now}
+
+
+def write(path: Path, found: dict[Task, Result], made_with: dict[str, str]) -> None:
     tasks = [(row.name, case) for row in sweep_models.ROWS for case in CASES]
     lines = ",\n".join(json.dumps(asdict(found[t])) for t in tasks if t in found)
     whole = path.with_suffix(".part")
-    whole.write_text(f'{{"torch": "{torch.__version__}", "results": [\n{lines}\n]}}\n')
+    whole.write_text(f'{{"versions": {json.dumps(made_with)}, "results": [\n{lines}\n]}}\n')
     whole.replace(path)
 
 
@@ -261,14 +272,14 @@ def summary(found: dict[Task, Result]) -> str:
     )
 
 
-def page(found: dict[Task, Result]) -> str:
+def page(found: dict[Task, Result], made_with: dict[str, str]) -> str:
     lines = [
         "# Architectures under torch.compile",
         "",
         'transformers\' architectures under `torch.compile(model, backend="mycc")`, with random weights. '
         "A forward pass runs in evaluation mode, a training step without dropout. Results and gradients are compared "
         "with the model in float64: right is at most twice as far off as eager torch, plus 1e-7. Made by "
-        "`bench/backend_sweep.py`; do not edit.",
+        "`bench/backend_sweep.py` with " + ", ".join(f"{k} {v}" for k, v in made_with.items()) + "; do not edit.",
         "",
         summary(found),
         "",
@@ -295,9 +306,9 @@ def page(found: dict[Task, Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _timed(task: Task) -> Result:
+def _timed(compilers_at_once: int, task: Task) -> Result:
     start = time.monotonic()
-    result = measure(sweep_models.BY_NAME[task[0]], task[1])
+    result = measure(sweep_models.BY_NAME[task[0]], task[1], compilers_at_once)
     return replace(result, seconds=round(time.monotonic() - start, 1))
 
 
@@ -318,7 +329,7 @@ def main() -> int:
     parser.add_argument("--only-page", action="store_true")
     options, begin = parser.parse_args(), time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the children end too
-    found = read(options.json)
+    found, made_with = read(options.json), versions(options.json)
     names = options.only.split(",") if options.only else [row.name for row in sweep_models.ROWS]
     if unknown := [name for name in names if name not in sweep_models.BY_NAME]:
         raise SystemExit(f"no architecture {', '.join(unknown)}")
@@ -327,15 +338,16 @@ def main() -> int:
     tasks = [t for t in tasks if wanted is None or (found[t].status if t in found else "missing") in wanted]
     tasks = [] if options.only_page else longest_first(tasks, found)
     bad, end = False, begin + options.seconds
-    for result in in_processes(tasks, _timed, _crashed, options.limit, options.jobs, end):
+    compilers = max(1, 2 * available_cores() // options.jobs)
+    for result in in_processes(tasks, partial(_timed, compilers), _crashed, options.limit, options.jobs, end):
         print(
             f"{result.name} {result.case}: {result.status} {result.reason} {' '.join(result.eager_operators)}",
             flush=True,
         )
         found[result.name, result.case] = result
         bad |= result.status in ("wrong", "crash")
-        write(options.json, found)
-    options.page.write_text(page(found))
+        write(options.json, found, made_with)
+    options.page.write_text(page(found, made_with))
     print(summary(found))
     return int(bad)
 
