@@ -187,7 +187,7 @@ def main() -> None:
     print(f"time between tokens: {quantiles(between)}")
     print(
         f"tokens of prompts: {counts.read_tokens} read, {counts.reused_tokens} found; "
-        f"preempted {counts.preempted} times; {counts.copied_blocks} blocks copied"
+        f"preempted {counts.preempted} times; {counts.copied_blocks} blocks copied; {counts.calls} calls"
     )
 
 

@@ -20,8 +20,9 @@ from transformers.masking_utils import (
 )
 
 from ..model.operators import own as _own  # noqa: F401  # defines mycc::attention
+from .cache import Tiles
 
-__all__ = ["IMPLEMENTATION", "masks_of_calls", "queries_scaled", "register_attention"]
+__all__ = ["IMPLEMENTATION", "attend", "masks_of_calls", "queries_scaled", "register_attention"]
 
 #: the name that a model's configuration gives to these functions
 IMPLEMENTATION = "mycc"
@@ -29,7 +30,7 @@ IMPLEMENTATION = "mycc"
 
 def register_attention() -> None:
     """Lets `set_attn_implementation(IMPLEMENTATION)` choose them."""
-    AttentionInterface.register(IMPLEMENTATION, _attention)
+    AttentionInterface.register(IMPLEMENTATION, attend)
     AttentionMaskInterface.register(IMPLEMENTATION, _mask)
 
 
@@ -103,8 +104,10 @@ def _mask(
     left_out: whether a causal mask of one query is None too; models with code of their own may need one.
 
     q_offset: of a call on the cache, the position of each text's first token, i64[batch]. kv_offset: of a ring, the
-        position in each slot, i64[batch, slots].
+        position in each slot, i64[batch, slots]; of texts in tiles, these, which are batch and queries of the mask.
     """
+    if isinstance(kv_offset, Tiles):
+        return _mask_of_tiles(kv_offset, kv_length, mask_function, attention_mask)
     if mask_function is bidirectional_mask_function:
         return None if attention_mask is None else attention_mask[:, None, None, :].to(torch.bool)
     first = q_offset if isinstance(q_offset, Tensor) else torch.tensor([q_offset])
@@ -123,7 +126,19 @@ def _mask(
     return seen.expand(-1, -1, q_length, kv_length)
 
 
-def _attention(
+def _mask_of_tiles(tiles: Tiles, keys: Any, mask_function: Callable[..., Any], attention_mask: Tensor | None) -> Tensor:
+    """bool[tiles, 1, TILE, keys]"""
+    if attention_mask is not None or mask_function is bidirectional_mask_function:
+        raise NotImplementedError("a mask of padding, or of texts that are seen whole, is not made for tiles")
+    zero = torch.zeros((1, 1, 1, 1), dtype=torch.int64)
+    texts = torch.arange(tiles.positions.shape[0])[:, None, None, None]
+    places = torch.arange(keys)[None, None, None, :]
+    seen = mask_function(texts, zero, tiles.positions[:, None, :, None], places)
+    assert isinstance(seen, Tensor)
+    return seen
+
+
+def attend(
     module: nn.Module,
     query: Tensor,
     key: Tensor,

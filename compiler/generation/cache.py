@@ -21,6 +21,7 @@ from ..model.operators import own as _own  # noqa: F401  (defines mycc::read_blo
 
 __all__ = [
     "BLOCK",
+    "TILE",
     "AttentionMemory",
     "CallLayer",
     "DummyLayer",
@@ -28,14 +29,46 @@ __all__ = [
     "Memory",
     "Places",
     "RecurrentMemory",
+    "Tiles",
     "call_cache",
     "keep_states",
 ]
 
 #: positions of a block
 BLOCK = 16
+#: queries of a tile, of calls with texts of any lengths
+TILE = 64
 #: of layers that keep nothing; transformers has had it since 5.18 or later, and no such layer in a cache before
 DummyLayer: Any = getattr(cache_utils, "DummyLayer", None)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Where attention finds the tokens of a call whose texts lie behind each other in one row: in tiles of TILE
+    queries, each of one text.
+
+    Attributes:
+        positions: i64[tiles, TILE], of each query in its text; -1: there is none.
+        table: i64[tiles, blocks of a text], the blocks of each tile's text.
+        queries: i64[tiles, TILE], the token that each query is; of none any.
+        places: i64[count], the place of each token in the tiles, counted through.
+    """
+
+    positions: Tensor
+    table: Tensor
+    queries: Tensor
+    places: Tensor
+
+    @property
+    def token_positions(self) -> Tensor:
+        """The position of each token in its text: i64[1, count]"""
+        return self.positions.reshape(-1).index_select(0, self.places)[None]
+
+    @property
+    def token_blocks(self) -> Tensor:
+        """The block that each token is written to: i64[1, count]"""
+        columns = self.token_positions[0] // BLOCK
+        return self.table[self.places // TILE, columns][None]
 
 
 @dataclass(frozen=True)
@@ -50,6 +83,7 @@ class Places:
         table: i64[batch, blocks of a text], the blocks that the positions of each text lie in, BLOCK in each; None: the
             cache has a row for each text.
         ring_end: so of a ring, whose slots are fewer; None where there is no ring.
+        tiles: of texts that lie behind each other in one row of the call; None: each text has a row.
     """
 
     rows: Tensor | None
@@ -58,6 +92,7 @@ class Places:
     end: Any
     table: Tensor | None = None
     ring_end: Any = None
+    tiles: Tiles | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +157,8 @@ class CallLayer(StaticLayer):
         return (numbers.float() * self._written(scales, scale)).to(new.dtype)
 
     def _written(self, memory: Tensor, new: Tensor) -> Tensor:
-        """new [batch, heads, count, size] -> [batch, heads, end, size]"""
+        """new [batch, heads, count, size] -> [batch, heads, end, size]; where texts are in tiles, [tiles, heads, end,
+        size]."""
         at, batch = self.places, new.shape[0]
         moved = new.transpose(1, 2).to(memory.dtype)
         if at.table is None:
@@ -131,7 +167,7 @@ class CallLayer(StaticLayer):
             memory[rows[:, None], :, slots] = moved
             filled = memory[:, :, : self._end()]
             return filled[:batch] if at.rows is None else filled.index_select(0, at.rows)
-        blocks = at.table.gather(1, at.positions // BLOCK)
+        blocks = at.table.gather(1, at.positions // BLOCK) if at.tiles is None else at.tiles.token_blocks
         memory[blocks, :, at.positions % BLOCK] = moved
         return torch.ops.mycc.read_blocks(memory, at.table, at.end)
 
@@ -140,9 +176,9 @@ class CallLayer(StaticLayer):
 
     def get_mask_sizes(self, query_length: int) -> tuple[Any, Any]:
         """How many keys there are, and the position of the first; of a ring the position in each slot, i64[batch,
-        slots], below 0 where it holds nothing yet."""
+        slots], below 0 where it holds nothing yet. For texts in tiles these stand in the place of the position."""
         if not self.memory.ring:
-            return self.places.end, 0
+            return self.places.end, self.places.tiles or 0
         slots, last = self.memory.keys.shape[2], self.places.positions[:, -1:]
         return self._end(), last - (last - torch.arange(self._end())[None]) % slots
 

@@ -141,8 +141,9 @@ def _entries(
 
     from .argmax import argmax_entry
     from .blocks import block_entries
-    from .cache import BLOCK
+    from .cache import BLOCK, TILE
     from .module import Decode, Prefill, TextModel, Verify, reads_pieces
+    from .packed import packed_entry
 
     rows = dynamic_most(texts) if texts > 1 else 1
     model = TextModel(network, length, rows, whole, blocks, max(chunk, checks), kept)
@@ -165,7 +166,10 @@ def _entries(
     chosen = {"argmax": argmax_entry(vocabulary, rows, batch)} if whole and not checks else {}
     if blocks:
         made = block_entries(model, rows, tokens(1, prompt), tokens(rows, 1), count)
-        return {**made, **chosen}, {**facts, "block": BLOCK, "blocks": blocks}
+        packed = packed_entry(model, rows, chunk, vocabulary)
+        if packed:
+            facts["tile"] = TILE
+        return {**made, **packed, **chosen}, {**facts, "block": BLOCK, "blocks": blocks}
     prefill: dict[str, Any] = {"tokens": count, "start": None}
     inputs: tuple[Any, ...] = (tokens(1, prompt), zero)
     if texts > 1:

@@ -26,6 +26,7 @@ from .cache import (
     Memory,
     Places,
     RecurrentMemory,
+    Tiles,
     call_cache,
     keep_states,
 )
@@ -134,10 +135,19 @@ class TextModel(nn.Module):
         """So, of what follows each of them: f32[batch, count, vocabulary]"""
         return self._logits(tokens, start, rows, 0)
 
+    def packed_logits(self, tokens: Tensor, tiles: Tiles, wanted: Tensor) -> Tensor:
+        """tokens i64[1, count] of several texts -> logits f32[wanted, vocabulary] behind the tokens `wanted`."""
+        positions = tiles.token_positions
+        end = self.length if self.whole else _bounded(positions.max() + 1, self.length)
+        return self._call(tokens, Places(None, positions[:, 0], positions, end, tiles.table, None, tiles), wanted)[0]
+
     def _logits(
         self, tokens: Tensor, start: Tensor, rows: Tensor | None, kept: int, table: Tensor | None = None
     ) -> Tensor:
-        places = self.places(tokens, start, rows, table)
+        return self._call(tokens, self.places(tokens, start, rows, table), kept)
+
+    def _call(self, tokens: Tensor, places: Places, kept: int | Tensor) -> Tensor:
+        """kept: of how many of the last tokens logits are wanted at least, 0: of all; or of which tokens."""
         cache = call_cache([memory() for memory in self._memory], places)
         arguments = {"position_ids": places.positions, "logits_to_keep": kept, cache_argument(self.network): cache}
         known = inspect.signature(self.network.forward).parameters
@@ -148,7 +158,7 @@ class TextModel(nn.Module):
         keep_states(cache)
         found = out.logits.float()
         assert isinstance(found, Tensor)
-        return found
+        return found if isinstance(kept, int) or "logits_to_keep" in known else found[:, kept]
 
     def copy_block(self, source: Tensor, target: Tensor) -> Tensor:
         """Has the blocks `target` i64[count] of every layer hold what the blocks `source` do."""

@@ -159,6 +159,7 @@ void attend_direct(const RowsOf<Element> &rows, const Score &score, const Direct
   state.start(rows.count);
   for (KeyBlock<Element> block(rows); block.next();) {
     const int64_t n0 = block.first, keys = block.count;
+    if (HidesKeys<Score>::value && all_hidden(rows, {0, rows.count, n0, keys}, score, scratch.scores)) continue;
     for (int64_t j = 0; j < keys; j += kScoreKeys) {
       const Element *k[kScoreKeys];
       for (int64_t i = 0; i < kScoreKeys; ++i) {

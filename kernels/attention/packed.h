@@ -179,11 +179,6 @@ struct PackedScratch {
   }
 };
 
-/* The part of a task at hand: rows r0 .. r0 + count - 1 of its rows, keys n0 .. n0 + keys - 1. */
-struct Block {
-  int64_t r0, count, n0, keys;
-};
-
 inline Tile product(const float *a, int64_t a_row, int64_t depth, const float *b, float *c, int64_t c_stride,
                     bool accumulate) {
   Tile tile;
@@ -221,11 +216,6 @@ inline void score_tiles(const Rows &rows, const Block &block, const PackedPlan &
       multiply_tile(tile, tile_rows, width);
     }
   }
-}
-
-/* Keys of a block that one of the rows r .. r + n - 1 of the block sees. */
-inline int64_t seen_keys(const Rows &rows, const Block &block, int64_t r, int64_t n) {
-  return max64(0, min64(block.keys, rows.visible(block.r0 + r, n) - block.n0));
 }
 
 /* Rows in whole tiles of values. */
@@ -312,21 +302,6 @@ void attend_block(const Rows &rows, const Block &block, const Score &score, cons
   score_tiles(rows, block, plan, scratch);
   softmax_rows<Made>(rows, block, score, plan, scratch, found);
   value_tiles<Made>(rows, block, plan, scratch, found);
-}
-
-/* Whether the score hides all keys of a block from all of its rows: zeros become -inf. */
-template <class Score>
-bool all_hidden(const Rows &rows, const Block &block, const Score &score, float *s) {
-  for (int64_t i = 0; i < block.count; ++i) {
-    const int64_t r = block.r0 + i, seen = seen_keys(rows, block, i, 1), whole = round_up(seen, W);
-    for (int64_t j = 0; j < whole; j += W) store(s + j, splat(-kInfinity));
-    __builtin_memset(s, 0, size_t(seen) * sizeof(float));
-    score(rows.batch, rows.head(r), rows.query(r), block.n0, s, seen);
-    vf32 most = splat(-kInfinity);
-    for (int64_t j = 0; j < whole; j += W) most = maximum(most, load(s + j));
-    if (!(reduce_max(most) == -kInfinity)) return false;
-  }
-  return true;
 }
 
 /* All rows of a task against all keys that they see. Scores are no larger than the product of the lengths of query and

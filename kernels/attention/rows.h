@@ -135,6 +135,31 @@ template <class Element> struct RowsOf : Rows {
   }
 };
 
+/* The part of a task at hand: rows r0 .. r0 + count - 1 of its rows, keys n0 .. n0 + keys - 1. */
+struct Block {
+  int64_t r0, count, n0, keys;
+};
+
+/* Keys of a block that one of the rows r .. r + n - 1 of the block sees. */
+inline int64_t seen_keys(const Rows &rows, const Block &block, int64_t r, int64_t n) {
+  return max64(0, min64(block.keys, rows.visible(block.r0 + r, n) - block.n0));
+}
+
+/* Whether the score hides all keys of a block from all of its rows: zeros become -inf. */
+template <class Score>
+bool all_hidden(const Rows &rows, const Block &block, const Score &score, float *s) {
+  for (int64_t i = 0; i < block.count; ++i) {
+    const int64_t r = block.r0 + i, seen = seen_keys(rows, block, i, 1), whole = round_up(seen, W);
+    for (int64_t j = 0; j < whole; j += W) store(s + j, splat(-kInfinity));
+    __builtin_memset(s, 0, size_t(seen) * sizeof(float));
+    score(rows.batch, rows.head(r), rows.query(r), block.n0, s, seen);
+    vf32 most = splat(-kInfinity);
+    for (int64_t j = 0; j < whole; j += W) most = maximum(most, load(s + j));
+    if (!(reduce_max(most) == -kInfinity)) return false;
+  }
+  return true;
+}
+
 /* scale * Q of the rows, dense: the rows of a strided Q share few cache sets. */
 template <class Element> inline void copy_queries(const RowsOf<Element> &rows, float scale, float *q) {
   const int64_t size = rows.args->head_size;

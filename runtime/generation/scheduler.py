@@ -75,6 +75,7 @@ class Counts(ctypes.Structure):
         ("struct_size", c_uint32), ("running", c_int32), ("waiting", c_int32), ("blocks", c_int32),
         ("free_blocks", c_int32), ("block_tokens", c_int32), ("preempted", c_int64), ("read_tokens", c_int64),
         ("reused_tokens", c_int64), ("copied_blocks", c_int64),
+        ("calls", c_int64),
     ]  # fmt: skip
 
 
@@ -211,7 +212,9 @@ class Scheduler:
     def counts(self) -> Counts:
         """What it has done, and what the cache holds."""
         made = Counts(ctypes.sizeof(Counts))
-        self._check(self._c.mycc_generator_count(self._handle, byref(made)))
+        if self._c.mycc_generator_count(self._handle, byref(made)):
+            made.struct_size = Counts.calls.offset  # an older library
+            self._check(self._c.mycc_generator_count(self._handle, byref(made)))
         return made
 
     def _result(self, found: _Token) -> tuple[Text, Chosen | None]:

@@ -160,6 +160,29 @@ def test_blocks_of_keys_that_a_mask_hides_are_not_read(tmp_path: Path) -> None:
     assert found[:, :, :200].isnan().all()
 
 
+@pytest.mark.parametrize("heads", [1, 3])
+def test_so_for_one_query_of_each_text(tmp_path: Path, heads: int) -> None:
+    """A step of generation: of 1,000 keys each text sees its own, here not the first and not the last. NaN elsewhere is
+    in blocks of 128 that are not read."""
+    first, last = torch.tensor([0, 130, 700, 999]), torch.tensor([0, 500, 900, 999])
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, seen[:, None, None], enable_gqa=True)
+
+    keys = torch.arange(1000)
+    seen = (keys >= first[:, None]) & (keys <= last[:, None])
+    q = torch.randn(4, 2 * heads, 1, 16, generator=draw)
+    k, v = (torch.randn(4, 2, 1000, 16, generator=draw) for _ in range(2))
+    package = mycc.compile(Call1(attention), (q, k, v, seen), out=tmp_path / "step.pkg", verify=False)
+    model, wanted = mycc.load(package), attention(*(x.double() for x in (q, k, v)), seen).float()
+    torch.testing.assert_close(model(q, k, v, seen), wanted, rtol=2e-5, atol=2e-6)
+    block = keys // 128
+    for text in range(4):
+        hidden = (block < first[text] // 128) | (block > last[text] // 128) & (block < 7)
+        k[text, :, hidden], v[text, :, hidden] = float("nan"), float("nan")
+    torch.testing.assert_close(model(q, k, v, seen), wanted, rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize(
     ("score", "hides"),
     [

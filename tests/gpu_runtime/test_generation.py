@@ -107,6 +107,22 @@ def test_logits_get_to_the_host_where_they_are_asked_for(several: Any) -> None:
     assert all(chosen.logprob is None for chosen in mixed[1].chosen)
 
 
+def test_prompts_and_the_texts_that_go_on_are_one_call(several: Any, alone: dict[Asked, list[int]]) -> None:
+    """Two prompts together, then a third one beside the tokens of these."""
+    asked = sorted((each for each in alone if not each.options), key=lambda each: len(each.prompt))[1:4]
+    scheduler = several.generator.new_engine(False)
+    texts = [text_of(several, each, 8) for each in asked]
+    for text in texts[:2]:
+        scheduler.add(text)
+    list(scheduler.step())
+    scheduler.add(texts[2])
+    list(scheduler.step())
+    assert [len(text.tokens) for text in texts] == [2, 2, 1]
+    assert scheduler.counts().calls == 2
+    finish(scheduler)
+    assert [text.tokens for text in texts] == [alone[each][:8] for each in asked]
+
+
 @pytest.mark.parametrize("reuse", [False, True])
 def test_random_schedules(several: Any, alone: dict[Asked, list[int]], reuse: bool) -> None:
     scheduler = several.generator.new_engine(reuse)

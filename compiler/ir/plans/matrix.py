@@ -133,8 +133,7 @@ class MatrixPlan:
     tiles: the register tile of each level. blocking: None where the algorithm has none. streamed: the weights are read
     once at the bandwidth of memory, and the kernel gets the number of bytes that the run reads. epilogue: how tiles
     finish their elements. tasks: the axes that are divided among threads, the outermost first. skips_hidden: attention
-    with many query rows skips blocks of keys that its mask hides from all of them. links: of a chain, the plan of each
-    convolution.
+    skips blocks of keys that its mask hides from all rows of a task. links: of a chain, the plan of each convolution.
     """
 
     algorithm: str = ""

@@ -15,7 +15,8 @@
  *   }
  *   mycc_generator_free(g);
  *
- * A step reads one piece of prompts, if some wait, and takes one token more of every request that has been read. The
+ * A step reads one piece of prompts, if some wait, and takes one token more of every request that has been read; what it
+ * reads of several prompts is one call, and on a GPU the tokens more are of the same call. The
  * cache is in blocks of a few tokens, which requests take as they grow and share where they begin alike. Where no block
  * is left, the request that came last gives its blocks back and waits; its tokens are read again later, and it goes on
  * as if nothing had been. Of requests of one priority the first to come is the first to be served, and none waits for
@@ -112,7 +113,8 @@ MYCC_API int mycc_generator_step(mycc_generator *generator, const mycc_token **t
 MYCC_API int32_t mycc_generator_busy(mycc_generator *generator);
 
 typedef struct mycc_generator_counts {
-  uint32_t struct_size;      /* sizeof(mycc_generator_counts) */
+  uint32_t struct_size;      /* sizeof(mycc_generator_counts); that of earlier versions, which ends before `calls`, is
+                                taken too */
   int32_t running, waiting;  /* requests */
   int32_t blocks, free_blocks; /* of the cache; those that only later prompts may find again are free */
   int32_t block_tokens;      /* tokens of a block */
@@ -120,6 +122,7 @@ typedef struct mycc_generator_counts {
   int64_t read_tokens;       /* tokens that prompts were read by calls, */
   int64_t reused_tokens;     /* and those found in the cache instead */
   int64_t copied_blocks;     /* blocks that a request copied, as it went on otherwise than another one */
+  int64_t calls;             /* of the model, which read tokens or took one more */
 } mycc_generator_counts;
 
 MYCC_API int mycc_generator_count(mycc_generator *generator, mycc_generator_counts *counts);

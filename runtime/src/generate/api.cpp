@@ -1,5 +1,8 @@
 // api.cpp: the functions of mycc/generate.h.
 
+#include <stddef.h>
+#include <string.h>
+
 #include "../base/errors.h"
 #include "../base/lock.h"
 #include "scheduler.h"
@@ -83,10 +86,13 @@ int32_t mycc_generator_busy(mycc_generator *generator) {
 
 int mycc_generator_count(mycc_generator *generator, mycc_generator_counts *counts) {
   if (!generator || !counts) return missing(!generator ? "the generator" : "counts");
-  if (counts->struct_size != sizeof(mycc_generator_counts))
+  if (counts->struct_size != sizeof(mycc_generator_counts) && counts->struct_size != offsetof(mycc_generator_counts, calls))
     return fail(MYCC_ERROR_INPUT, "struct_size has to be sizeof(mycc_generator_counts)");
   const Locked locked(generator->lock);
-  generator->scheduler.count(counts);
+  mycc_generator_counts found = {};
+  found.struct_size = counts->struct_size;
+  generator->scheduler.count(&found);
+  memcpy(counts, &found, counts->struct_size);
   return MYCC_OK;
 }
 

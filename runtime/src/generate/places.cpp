@@ -16,11 +16,12 @@ int32_t Scheduler::running() const {
   return found;
 }
 
-// The request of a stage that is served first. reading: of those that have more than one token to read.
+// The request of a stage that is served first. reading: of those that have more than one token to read, and are not in
+// the next call already.
 Request *Scheduler::best(Stage stage, bool reading) const {
   Request *found = nullptr;
   for (Request *request : requests_)
-    if (request->stage == stage && (!reading || request->left() > 1) && (!found || request->before(*found)))
+    if (request->stage == stage && (!reading || (request->left() > 1 && !request->planned)) && (!found || request->before(*found)))
       found = request;
   return found;
 }

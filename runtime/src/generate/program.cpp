@@ -9,13 +9,6 @@
 namespace mycc::runtime {
 namespace {
 
-mycc_tensor numbers(int64_t *data, int64_t rows, int64_t columns) {
-  mycc_tensor made = {};
-  made.data = data, made.device_type = 1, made.ndim = columns < 0 ? 1 : 2, made.dtype = {0, 64, 1};
-  made.shape[0] = rows, made.shape[1] = columns, made.strides[0] = columns < 0 ? 1 : columns, made.strides[1] = 1;
-  return made;
-}
-
 // A whole number of the manifest's row on text generation; `none` where it is missing.
 int64_t fact(const Json &json, const JsonValue *task, const char *name, int64_t none) {
   const JsonValue *value = json.get(task, name);
@@ -38,6 +31,7 @@ TextProgram::~TextProgram() {
 
 int TextProgram::init(mycc_model *model) {
   model_ = model;
+  int64_t tile;
   {
     const ModelUse use(model);
     if (!use) return use.status();
@@ -52,7 +46,7 @@ int TextProgram::init(mycc_model *model) {
     length = number("length", 0), texts = number("texts", 0), chunk = number("chunk", 0);
     vocabulary = number("vocabulary", 0), recurrent = number("recurrent", 0) != 0;
     ring = number("back", -1) >= 0, threads = model->threads;
-    block = number("block", 0), blocks = number("blocks", 0);
+    block = number("block", 0), blocks = number("blocks", 0), tile = number("tile", 0);
   }
   prefill_ = mycc_entry_find(model, "prefill"), decode_ = mycc_entry_find(model, "decode");
   copy_ = mycc_entry_find(model, "copy");
@@ -65,6 +59,11 @@ int TextProgram::init(mycc_model *model) {
   tokens_ = region_.array<int64_t>(size_t(texts)), start_ = region_.array<int64_t>(size_t(texts));
   table_ = region_.array<int64_t>(size_t(texts * columns()));
   if (!tokens_ || !start_ || !table_) return out_of_memory(size_t(texts * columns()) * sizeof(int64_t));
+  if (tile > 0 && blocks) {
+    read_ = mycc_entry_find(model, "read"), on_device_ = model->gpu != nullptr;
+    if (packs() && !packed_.init(texts, chunk + texts, tile, columns()))
+      return out_of_memory(size_t((chunk / tile + texts) * columns()) * sizeof(int64_t));
+  }
   if (model->gpu) {
     argmax_ = mycc_entry_find(model, "argmax");  // packages of earlier versions have none
     if (int status = device_.init(*model->gpu, texts, vocabulary, chooses())) return status;
@@ -102,6 +101,14 @@ int TextProgram::call(int32_t entry, const int64_t *tokens, int64_t rows, int64_
   return run(entry, inputs, columns() ? 3 : 2, logits_tensor(logits ? logits : kept, rows, logits ? host : kCuda));
 }
 
+int TextProgram::read_packed(float *logits) {
+  mycc_tensor inputs[PackedTokens::kInputs];
+  const int64_t rows = packed_.inputs(inputs);
+  const int32_t host = model_->gpu ? kPinnedCuda : kCpu;
+  float *const kept = logits ? logits : device_.step();
+  return run(read_, inputs, PackedTokens::kInputs, logits_tensor(kept, rows, logits ? host : kCuda));
+}
+
 int TextProgram::likeliest(bool decoding, int64_t count, const int64_t **tokens) {
   *tokens = device_.tokens();
   if (decoding || device_.dense()) return choose(decoding ? device_.step() : device_.piece(0), count, device_.tokens());
@@ -134,6 +141,7 @@ mycc_tensor TextProgram::logits_tensor(float *logits, int64_t rows, int32_t devi
 int TextProgram::run(int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor output) {
   mycc_run_options options = {};
   options.struct_size = sizeof options, options.state = entry == argmax_ ? nullptr : state_;
+  calls += entry != argmax_ && entry != copy_;
   options.has_stream = model_->gpu != nullptr, options.stream = device_.stream();
   return mycc_run_with(model_, entry, inputs, n_inputs, &output, 1, &options);
 }

@@ -4,6 +4,7 @@
 #include "../base/memory.h"
 #include "device_logits.h"
 #include "mycc/generate.h"
+#include "packed.h"
 
 namespace mycc::runtime {
 
@@ -24,6 +25,16 @@ class TextProgram {
            float *logits, int64_t piece);
   // A token more of several texts, which have been set by set(). logits: on the host; NULL: they stay on the device.
   int decode(int32_t texts, float *logits);
+  // Whether one call reads texts of any lengths, each as pack() says; and whether that is for the texts of a step too.
+  bool packs() const { return read_ >= 0; }
+  bool joins() const { return packs() && on_device_; }
+  void clear_packed() { packed_.clear(); }
+  // Tokens of a text behind its first `start`. wanted: there shall be a row of logits for what follows them.
+  void pack(const int64_t *tokens, int64_t count, int64_t start, const int32_t *blocks, size_t n_blocks, bool wanted) {
+    packed_.add(tokens, count, start, blocks, n_blocks, wanted);
+  }
+  // logits: on the host; NULL: they stay on the device as those of a step.
+  int read_packed(float *logits);
   // Memory of the host for the logits of `texts` rows: of what decode() gives, or of what read() does. NULL: none is left.
   float *logits_of(bool decoding);
 
@@ -40,6 +51,7 @@ class TextProgram {
   int64_t block = 0, blocks = 0;  // tokens of a block; blocks: 0: each text has a row of the cache
   int32_t threads = 1;            // of a call
   bool recurrent = false;         // of several texts, a call names their rows
+  int64_t calls = 0;              // that read tokens
   bool ring = false;  // layers with a window keep no more than it: a row cannot go back to any token
 
  private:
@@ -52,9 +64,11 @@ class TextProgram {
 
   mycc_model *model_ = nullptr;
   mycc_state *state_ = nullptr;
-  int32_t prefill_ = -1, decode_ = -1, copy_ = -1, argmax_ = -1;
+  int32_t prefill_ = -1, decode_ = -1, copy_ = -1, argmax_ = -1, read_ = -1;
+  bool on_device_ = false;
   float *logits_[2] = {nullptr, nullptr};  // pinned where the package runs on a GPU
   DeviceLogits device_;
+  PackedTokens packed_;
   Region region_;
   int64_t *tokens_ = nullptr, *start_ = nullptr, *table_ = nullptr;  // of a call's texts; table_: blocks or rows
 };

@@ -26,6 +26,7 @@ struct Request {
   Array<int64_t> stops;
   bool by_caller = false;
   bool shows_logits = true;  // with each token
+  bool planned = false;      // it is in the call that is being made up
   Sampler sampler;
 
   Array<int32_t> blocks;    // of the cache, in the order of the tokens

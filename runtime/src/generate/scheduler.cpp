@@ -8,7 +8,6 @@
 namespace mycc::runtime {
 namespace {
 
-constexpr int64_t kNotChosen = -2;
 constexpr int64_t kMuch = 16384;  // logits of a text from which threads choose the tokens of a step
 
 }  // namespace
@@ -97,73 +96,32 @@ void Scheduler::count(mycc_generator_counts *counts) const {
   counts->blocks = pool_.count(), counts->free_blocks = pool_.free_count();
   counts->block_tokens = int32_t(pool_.tokens());
   counts->preempted = preempted_, counts->read_tokens = read_;
-  counts->reused_tokens = reused_, counts->copied_blocks = copied_;
+  counts->reused_tokens = reused_, counts->copied_blocks = copied_, counts->calls = program_.calls;
 }
 
 // The calls of a step that leave their logits on a device follow each other there without waiting; then come the tokens.
-// The launches of a piece, whose sizes may be new, are prepared while the device takes a token more of the others.
+// The launches of a piece, whose sizes may be new, are prepared while the device takes a token more of the others. Where a
+// package reads texts of any lengths together, a device takes that token by the same call: its time is that of reading
+// the weights.
 int Scheduler::step() {
   found_.clear(), awaited_pieces_.clear(), awaited_rows_.clear();
   for (Request *request : requests_) request->waited += request->stage == Stage::waiting;
   if (int status = admit()) return broken(status, nullptr, 0);
-  Array<Request *> batch;  // those that take a token more, as they are before pieces are read
-  for (Request *request : requests_)
-    if (request->stage == Stage::running && request->left() == 1 && !batch.push(request))
-      return out_of_memory(sizeof(Request *));
-  if (batch.size())
-    if (int status = decode(batch)) return status;
-  const int status = read_pieces();
+  Array<Request *> rows;
+  if (int status = rows_of_step(rows)) return status;
+  int status = MYCC_OK;
+  if (rows.size() && !program_.joins()) status = decode_rows(rows), rows.clear();
+  if (!status) status = program_.packs() ? read_packed(rows) : read_pieces();
   const int taken = take_tokens();  // also of the calls before one that found no memory
   return status ? status : taken;
 }
 
-int Scheduler::read_pieces() {
-  int32_t pieces = 0;
-  for (int64_t room = program_.chunk; room > 0 && pieces < program_.texts; ++pieces) {
-    Request *reading = best(Stage::running, true);
-    if (!reading) break;
-    const int64_t before = read_;
-    if (int status = read(*reading, room, pieces)) return status;
-    room -= read_ - before;
-    if (read_ == before) break;  // it has to wait, or nothing was left to read
-  }
-  return MYCC_OK;
-}
-
-// Reads a piece of a request's tokens, `most` of them; the logits behind it are those of this piece of the step.
-int Scheduler::read(Request &request, int64_t most, int32_t piece) {
-  Request *const self = &request;
-  const int64_t before = request.read;
-  if (int status = match(request, true)) return broken(status, &self, 1);
-  note_reused(request, request.read - before);
-  if (request.left() == 1) return MYCC_OK;  // the rest was found: the next step takes it with the others
-  int64_t count = request.left() < most ? request.left() : most;
-  const bool one = program_.recurrent && count < program_.chunk;
-  if (one) count = 1;
-  if (!grow(request, request.read + count)) return MYCC_OK;
-  const bool last = count == request.left(), kept = program_.chooses() && (!last || request.greedy());
-  float *logits = nullptr;
-  if (!kept) {
-    logits = program_.logits_of(false);
-    if (!logits) return out_of_memory(size_t(program_.texts * program_.vocabulary) * sizeof(float));
-    logits += piece * program_.vocabulary;
-  }
-  const int64_t *tokens = request.tokens.begin() + request.read;
-  const int64_t place = int64_t(awaited_pieces_.size());  // logits that nobody needs are overwritten there
-  if (int status = program_.read(tokens, count, request.read, request.blocks.begin(), request.blocks.size(), one, logits,
-                                 place))
-    return broken(status, &self, 1);
-  was_read(request, count);
-  read_ += count;
-  if (!last) return MYCC_OK;
-  if (kept) return awaited_pieces_.push(self) ? int(MYCC_OK) : broken(out_of_memory(sizeof(self)), &self, 1);
-  const int status = next_token(request, logits, kNotChosen);
-  return status ? broken(status, &self, 1) : int(MYCC_OK);
-}
-
-// A token more of all requests of a batch that have their blocks.
-int Scheduler::decode(Array<Request *> &batch) {
-  Array<Request *> rows;
+// The requests that take a token more, and have the blocks for it. They are as they are before pieces are read.
+int Scheduler::rows_of_step(Array<Request *> &rows) {
+  Array<Request *> batch;
+  for (Request *request : requests_)
+    if (request->stage == Stage::running && request->left() == 1 && !batch.push(request))
+      return out_of_memory(sizeof(Request *));
   while (batch.size()) {  // first those that are served first: they may take blocks of the others
     size_t first = 0;
     for (size_t i = 1; i < batch.size(); ++i)
@@ -174,7 +132,7 @@ int Scheduler::decode(Array<Request *> &batch) {
     if (request->stage == Stage::running && grow(*request, request->read + 1) && !rows.push(request))
       return out_of_memory(sizeof(Request *));
   }
-  return rows.size() ? decode_rows(rows) : int(MYCC_OK);
+  return MYCC_OK;
 }
 
 int Scheduler::decode_rows(const Array<Request *> &rows) {
@@ -190,16 +148,16 @@ int Scheduler::decode_rows(const Array<Request *> &rows) {
   for (Request *request : rows)
     if (kept && !awaited_rows_.push(request)) return out_of_memory(sizeof(request));
   if (int status = program_.decode(int32_t(rows.size()), logits)) return broken(status, rows.begin(), rows.size());
-  if (kept) {
-    for (Request *request : rows) was_read(*request, 1);
-    return MYCC_OK;
-  }
+  for (Request *request : rows) was_read(*request, 1);
+  return kept ? int(MYCC_OK) : take_tokens(rows, logits);
+}
+
+// The tokens behind requests, by logits of the host: a row for each of them.
+int Scheduler::take_tokens(const Array<Request *> &rows, const float *logits) {
   if (int status = choose_all(rows, logits)) return broken(status, rows.begin(), rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    was_read(*rows[i], 1);
+  for (size_t i = 0; i < rows.size(); ++i)
     if (int status = next_token(*rows[i], logits + i * size_t(program_.vocabulary), chosen_[i]))
       return broken(status, &rows[i], 1);
-  }
   return MYCC_OK;
 }
 

@@ -9,6 +9,12 @@
 
 namespace mycc::runtime {
 
+// Tokens of a request that a call reads.
+struct Piece {
+  Request *request;
+  int64_t count;
+};
+
 class Scheduler {
  public:
   Scheduler() = default;
@@ -44,18 +50,25 @@ class Scheduler {
   int64_t blocks_for(int64_t tokens) const { return (tokens + pool_.tokens() - 1) / pool_.tokens(); }
 
   // calls
+  int plan(Request &request, int64_t most, int64_t *count);
   int read_pieces();
-  int read(Request &request, int64_t most, int32_t piece);
-  int decode(Array<Request *> &batch);
+  int read(const Piece &piece, int32_t number);
+  int read_packed(Array<Request *> &rows);
+  int plan_pieces(Array<Piece> &pieces);
+  int call_packed(const Array<Request *> &rows, const Array<Piece> &pieces);
+  int rows_of_step(Array<Request *> &rows);
   int decode_rows(const Array<Request *> &rows);
   int take_tokens();
   int take_tokens(const Array<Request *> &requests, bool decoding);
+  int take_tokens(const Array<Request *> &rows, const float *logits);
   void was_read(Request &request, int64_t count);
   void note_reused(Request &request, int64_t tokens);
   int choose_all(const Array<Request *> &rows, const float *logits);
   int next_token(Request &request, const float *logits, int64_t token);
   void drop(Request &request);
   int broken(int status, Request *const *of_call, size_t count);
+
+  static constexpr int64_t kNotChosen = -2;  // in the place of a token
 
   TextProgram program_;
   BlockPool pool_;
