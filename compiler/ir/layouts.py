@@ -25,6 +25,20 @@ def line_values(bits: int) -> int:
 PLANES = 4
 
 
+def tap_pairs(height: int, width: int) -> tuple[tuple[int | None, int], ...]:
+    """Pairs of taps that are multiplied as two words, in the order of their weights: numbers of taps, row by row.
+
+    They lie one below the other; those of an odd last row side by side, where an odd last column stands alone.
+    """
+    above = ((row, column) for row in range(0, height - 1, 2) for column in range(width))
+    pairs: list[tuple[int | None, int]] = [(r * width + c, (r + 1) * width + c) for r, c in above]
+    if height % 2:
+        first = (height - 1) * width
+        pairs += [(first + c, first + c + 1) for c in range(0, width - 1, 2)]
+        pairs += [(None, first + width - 1)] if width % 2 else []
+    return tuple(pairs)
+
+
 def row_words(k: int, run: int) -> int:
     """Words of 16 bits of a row of k weights of 4 bits for a GPU.
 

@@ -165,9 +165,18 @@ class Window:
 
 
 #: how a convolution is computed; grouped: for groups of few channels; nchw: for few channels; transposing:
-#: a direct one, whose blocks are transposed
+#: a direct one, whose blocks are transposed; integer: a depthwise one of int8, with an int32 sum
 Algorithm: TypeAlias = Literal[
-    "direct", "winograd2", "winograd3", "winograd3taps", "winograd4", "winograd2s2", "grouped", "nchw", "transposing"
+    "direct",
+    "winograd2",
+    "winograd3",
+    "winograd3taps",
+    "winograd4",
+    "winograd2s2",
+    "grouped",
+    "nchw",
+    "transposing",
+    "integer",
 ]
 NCHW: tuple[Algorithm, ...] = ("nchw", "transposing")
 
@@ -208,7 +217,8 @@ class Conv(Node):
     [taps][channels], else [groups][ceil(out/groups/16)][taps][in/groups][16], for Winograd
     [groups][d][weights][ceil(out/groups/16)][in/groups][16] or, as taps,
     [groups][d][ceil(out/groups/16)][in/groups][9][16], in NCHW
-    [groups][ceil(out/groups/4)][d][h][in/groups][w][4], for GPUs [out][taps][in/groups].
+    [groups][ceil(out/groups/4)][d][h][in/groups][w][4], of integers [pairs of taps][channels] (layouts.tap_pairs), for
+    GPUs [out][taps][in/groups]. zero: what lies outside of a map of integers.
     """
 
     x: Operand
@@ -218,6 +228,7 @@ class Conv(Node):
     window: Window
     acc: Acc
     algorithm: Algorithm = "direct"
+    zero: int = 0
 
     @property
     def is_nchw(self) -> bool:

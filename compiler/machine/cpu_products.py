@@ -73,7 +73,8 @@ class ConvFacts:
     pixels: of a 1x1 in NCHW, which are packed as they come. product_bytes: of products that take more memory than the
     operand. group: channels of a group of a norm whose sums are added up for each of its channels again. unrolled_taps:
     of a depthwise convolution of integers, in the loop over channels. integer_planes: channels of a map of integers in
-    planes that stays there, at most: vectors along so few channels are nearly empty.
+    planes that stays there, at most: vectors along so few channels are nearly empty. integer_kernels: windows of
+    depthwise convolutions of integers with tiles of their own, integer_windows of them side by side.
     """
 
     nchw_inputs: int = 16
@@ -89,6 +90,8 @@ class ConvFacts:
     group: int = 256
     unrolled_taps: int = 64
     integer_planes: int = 4
+    integer_kernels: tuple[tuple[int, int], ...] = ((3, 3), (5, 5))
+    integer_windows: int = 4
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,9 @@ def _tile(node: AnyNode) -> str:
             direct = "taps" if node.depthwise else "p16"
             if form := WINOGRAD_FORMS.get(node.algorithm):
                 return f"f{form.outputs}3" + ("s2" if form.stride == 2 else "") + ("taps" if form.taps else "")
-            return {"grouped": "groups", "nchw": "nchw", "transposing": "p16_nchw"}.get(node.algorithm, direct)
+            return {"grouped": "groups", "nchw": "nchw", "transposing": "p16_nchw", "integer": "pairs"}.get(
+                node.algorithm, direct
+            )
         case ConvChain():
             return "chain"
         case Attention() | AttentionGradient():

@@ -27,7 +27,8 @@ template <class Scale, class Zero> struct IntegerTile {
   int64_t panel_bytes, groups, lines; /* lines of a group */
   const Scale *scales;     /* of the first panel; groups * 16 from one to the next */
   const Zero *zeros;
-  void *c;                 /* [rows][panels * 16] int32 or float */
+  void *c;                 /* [rows][c_row] int32 or float */
+  int64_t c_row;
 };
 
 /* Adds a line: R rows, V vectors of columns, U sums of each element of which this is number u. Where there are many
@@ -117,7 +118,7 @@ MYCC_INLINE void integer_tile_of(const IntegerTile<Scale, Zero> &t, std::integer
     int32_t *c = (int32_t *)t.c;
     vi32 sums[] = {splat(t.a_sums[I / V])...};
     add_group<Bits, U, Ahead>(sums, a, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
-    (store(c + I * W, sums[I]), ...);
+    (store(c + I / V * t.c_row + I % V * W, sums[I]), ...);
   } else {
     vf32 found[] = {((void)I, vf32{})...};
     for (int64_t g = 0; g < t.groups; ++g, a += left, b += t.lines * kLineBytes) {
@@ -135,7 +136,7 @@ MYCC_INLINE void integer_tile_of(const IntegerTile<Scale, Zero> &t, std::integer
          ...);
       }
     }
-    (store((float *)t.c + I * W, found[I]), ...);
+    (store((float *)t.c + I / V * t.c_row + I % V * W, found[I]), ...);
   }
 }
 
@@ -196,22 +197,22 @@ template <int Bits, bool Grouped> struct PackedRows {
     return to;
   }
 
-  /* The same row from the runs of a patch; `row_of_bytes`: zeros, room for whole quads, where runs are none. */
+  /* The same row from the runs of a patch. spare: as copy_row. row_of_bytes: room for it, where runs are no whole quads. */
   void pack_patch(const Patches &p, const int8_t *a, int64_t k, int64_t first, int64_t row, int64_t height,
-                  int8_t *row_of_bytes) const {
+                  int8_t *row_of_bytes, bool spare) const {
+    if (p.run % 4) { /* what is copied behind the row becomes zeros again */
+      p.copy_row(row_of_bytes, a, spare);
+      __builtin_memset(row_of_bytes + k, 0, 4);
+      return pack(row_of_bytes, round_up(k, 4), first, row, height);
+    }
     char *to = packed + first * row_bytes() + row * Dot::kLeft;
-    int8_t *bytes = row_of_bytes;
     RowSum total;
     for (int64_t z = 0; z < p.taps_z; ++z)
       for (int64_t y = 0; y < p.taps_y; ++y)
         for (int64_t x = 0; x < p.taps_x; ++x) {
           const int8_t *from = a + z * p.tap_z_step + y * p.tap_y_step + x * p.tap_x_step;
-          if (p.run % 4 == 0)
-            to = put(to, from, p.run / 4, height * Dot::kLeft, total);
-          else
-            bytes = copy_run(bytes, from, p.run);
+          to = put(to, from, p.run / 4, height * Dot::kLeft, total);
         }
-    if (p.run % 4) return pack(row_of_bytes, round_up(k, 4), first, row, height);
     sums[first + row] = undone<Dot>(total.sum());
   }
 
@@ -260,8 +261,8 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
                              args.group ? args.group : args.k, nullptr, nullptr};
     const int64_t most = loop.plan.rows.most();
     const size_t packed = (size_t)(most * rows.row_bytes()), sums = (size_t)(most * rows.groups) * sizeof(int32_t);
-    const size_t out = Tiles::rows * Tiles::panels * 16 * sizeof(Sum);
-    const size_t bytes = args.patches.run % 4 && !args.patches.is_run() ? (size_t)round_up(args.k, 4) : 0;
+    const size_t out = Tiles::rows * kFinishedPanels * kPanel * sizeof(Sum);
+    const size_t bytes = args.patches.run % 4 && !args.patches.is_run() ? (size_t)args.k + 8 : 0;
     void *scratch = loop.host->scratch(loop.host->ctx, worker, packed + sums + out + bytes + 4 * kLineBytes);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
@@ -269,7 +270,6 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
     rows.sums = carver.take<int32_t>(sums);
     Sum *c = carver.take<Sum>(out);
     int8_t *row_of_bytes = carver.take<int8_t>(bytes);
-    for (size_t i = 0; i < bytes; ++i) row_of_bytes[i] = 0;
     int64_t filled = -1;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, args.n, task);
@@ -277,57 +277,67 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
       if (place.row != filled) loop.fill(rows, tiles, place.row, row_of_bytes);
       filled = place.row;
       const int64_t panels = ceil_div(place.columns, kPanel);
-      /* Results of few rows are written side by side, unless their panels would come from far for each of them. */
+      /* Results of few rows are written side by side, unless their panels would come from far for each of them; where
+       * panels are short, many of a row are finished at once, as to begin with a row takes time. */
       const int64_t turn = ceil_div(panels * args.panel_bytes(), kNearPanels);
       for (int64_t t = 0; t < tiles.tiles; t += turn)
-        for (int64_t p = 0, width; p < panels; p += width) {
-          width = panels - p >= Tiles::panels ? Tiles::panels : 1;
-          loop.multiply(rows, tiles, t, min64(t + turn, tiles.tiles), place, p, width, c);
+        for (int64_t p = 0, count; p < panels; p += count) {
+          count = turn > 1 ? width_at(panels - p) : min64(panels - p, kFinishedPanels);
+          loop.multiply(rows, tiles, t, min64(t + turn, tiles.tiles), place, p, count, c);
         }
     }
   }
 
   void fill(const PackedRows<Bits, grouped> &to, const RowTiles &tiles, int64_t row, int8_t *row_of_bytes) const {
     Patches::Place place(args.patches, row);
+    const int64_t last = args.patches.run ? Patches::Place(args.patches, args.m - 1).at : 0;
     for (int64_t t = 0, first = 0; t < tiles.tiles; first += tiles.height(t++))
       for (int64_t r = 0; r < tiles.height(t); ++r) {
         const int64_t m = row + first + r, height = tiles.height(t);
         const int8_t *from = args.a + (args.patches.run ? place.at : m * args.a_row);
         if (args.patches.run && !args.patches.is_run())
-          to.pack_patch(args.patches, from, args.k, first, r, height, row_of_bytes);
+          to.pack_patch(args.patches, from, args.k, first, r, height, row_of_bytes, place.at + 8 - args.patches.run <= last);
         else
           to.pack(from, args.k, first, r, height);
         if (args.patches.run) place.next(args.patches);
       }
   }
 
-  /* Tiles from `begin` to `end` of a task times `width` panels from its panel p on. */
+  /* Tiles from `begin` to `end` of a task times `count` panels from its panel p on. */
   void multiply(const PackedRows<Bits, grouped> &rows, const RowTiles &tiles, int64_t begin, int64_t end,
-                const TaskPlace &place, int64_t p, int64_t width, Sum *c) const {
-    const int64_t panel = place.panel + p, column = p * kPanel, at = panel * args.groups() * kPanel;
-    const int64_t stride = width * kPanel, valid = min64(stride, place.columns - column);
+                const TaskPlace &place, int64_t p, int64_t count, Sum *c) const {
+    const int64_t column = p * kPanel, n = place.panel * kPanel + column;
+    const int64_t stride = count * kPanel, valid = min64(stride, place.columns - column);
     IntegerTile<Scale, Zero> tile = {};
-    tile.b = args.b + panel * args.panel_bytes();
     tile.panel_bytes = args.panel_bytes();
     tile.groups = args.groups();
     tile.lines = args.group_lines();
-    if constexpr (grouped) tile.scales = args.scales + at;
-    if constexpr (!std::is_same<Zero, none>::value) tile.zeros = args.zeros + at;
-    tile.c = c;
+    tile.c_row = stride;
     const Epilogue finish = epilogue; /* a copy that no store of bytes may change */
     for (int64_t t = begin, first = tiles.first(begin); t < end; first += tiles.height(t++)) {
-      const int64_t height = tiles.height(t), m = place.row + first, n = place.panel * kPanel + column;
+      const int64_t height = tiles.height(t), m = place.row + first;
       tile.a = rows.packed + first * rows.row_bytes();
       tile.a_sums = rows.sums + first * rows.groups;
       for (int64_t r = 0; r < height; ++r) prefetch_operands(epilogue, (int64_t)0, m + r, n, valid, 0);
-      const std::make_integer_sequence<int, Tiles::rows> heights;
-      if (width > 1)
-        run_integer_tile<Bits, Scale, Zero, Tiles::panels>(tile, height, heights);
-      else
-        run_integer_tile<Bits, Scale, Zero, 1>(tile, height, heights);
+      for (int64_t q = 0, width; q < count; q += width) {
+        const int64_t panel = place.panel + p + q, at = panel * tile.groups * kPanel;
+        tile.b = args.b + panel * tile.panel_bytes;
+        if constexpr (grouped) tile.scales = args.scales + at;
+        if constexpr (!std::is_same<Zero, none>::value) tile.zeros = args.zeros + at;
+        tile.c = c + q * kPanel;
+        width = width_at(count - q);
+        const std::make_integer_sequence<int, Tiles::rows> heights;
+        if (width > 1)
+          run_integer_tile<Bits, Scale, Zero, Tiles::panels>(tile, height, heights);
+        else
+          run_integer_tile<Bits, Scale, Zero, 1>(tile, height, heights);
+      }
       for (int64_t r = 0; r < height; ++r) finish((int64_t)0, m + r, n, c + r * stride, valid);
     }
   }
+
+  /* Panels of the next tile, of so many that are left. */
+  static int64_t width_at(int64_t left) { return left >= Tiles::panels ? Tiles::panels : 1; }
 };
 
 /* epilogue(0, m, n, sums, count): the sums are int32, or floats where there are scales. */

@@ -13,6 +13,8 @@ from mycc.compiler.machine.targets import TARGETS, runs_here
 from mycc.compiler.model.operators import quantised
 from torch import Tensor, nn
 
+from .conv_support import names_in
+
 ops = torch.ops.mycc
 ROWS = (1, 2, 7, 16, 65)
 
@@ -226,6 +228,54 @@ def test_convolutions(dtype: torch.dtype, order: torch.memory_format, tmp_path: 
         own = nn.functional.pad(model.image(x, w).double() - w.zero, sides)
         want = convolve(own, model.get_buffer(f"w{i}").double(), None, w.stride, 0, w.dilation, w.groups)
         assert torch.equal(got.double(), want), w
+
+
+class Depthwise(nn.Module):
+    """A window for each channel, by tiles: borders of all kinds, and vectors that are not full."""
+
+    WINDOWS = (
+        Window((16, 1, 3, 3), (1, 1), (1, 1), (1, 1), 5, 16), Window((20, 1, 3, 3), (2, 2), (1, 1), (1, 1), -128, 20),
+        Window((37, 1, 5, 5), (1, 1), (2, 2), (1, 1), 127, 37), Window((19, 1, 5, 5), (2, 2), (2, 2), (1, 1), 0, 19),
+        Window((24, 1, 3, 3), (1, 2), (0, 1, 2, 0), (1, 1), 7, 24),
+        Window((40, 1, 5, 5), (3, 1), (0, 0), (1, 1), 3, 40),
+        Window((17, 1, 3, 3), (2, 1), (3, 3), (1, 1), 9, 17), Window((33, 1, 3, 3), (1, 1), (0, 0), (1, 1), 1, 33),
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        for i, w in enumerate(self.WINDOWS):
+            weight = torch.randint(-128, 128, w.shape, dtype=torch.int8)
+            weight[0] = -128
+            self.register_buffer(f"w{i}", weight)
+
+    def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
+        return tuple(
+            ops.int_conv(x[:, : w.groups], self.get_buffer(f"w{i}"), w.zero, w.stride, w.padding, w.dilation, w.groups)
+            for x in maps
+            for i, w in enumerate(self.WINDOWS)
+        )
+
+
+@pytest.mark.parametrize("target", [pytest.param(n, marks=[] if n in FAST else pytest.mark.slow) for n in LEVELS])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_depthwise_tiles(dtype: torch.dtype, target: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, info = Depthwise(), torch.iinfo(dtype)
+    maps = [torch.randint(info.min, info.max + 1, (2, 40, h, w), dtype=dtype) for h, w in ((12, 15), (5, 5), (6, 9))]
+    for x in maps:
+        x[:, 0] = info.min
+    maps = [x.contiguous(memory_format=torch.channels_last) for x in maps]
+    path = mycc.compile(model, tuple(maps), out=tmp_path / "m.pkg", target=target)
+    assert any(name.startswith("depthwise") for name in names_in(path))
+    for threads in (1, 3):
+        found = iter(mycc.load(path, threads=threads)(*maps))
+        for x in maps:
+            for i, w in enumerate(model.WINDOWS):
+                each = len(w.padding) // 2
+                sides = [w.padding[d * each + side * (each - 1)] for d in (1, 0) for side in range(2)]
+                own = nn.functional.pad(x[:, : w.groups].double() - w.zero, sides)
+                want = nn.functional.conv2d(own, model.get_buffer(f"w{i}").double(), None, w.stride, 0, 1, w.groups)
+                assert torch.equal(next(found).double(), want), (x.shape, w)
 
 
 def test_layers_of_one_shape_keep_their_own_weights(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ OF_VIEWS: dict[type, str] = {
 OF_TEMPLATES = {
     "gemm_unpacked.cpp.j2": (MICRO, GEMM),
     "conv.cpp.j2": (MICRO, CONV),
+    "conv_integer.cpp.j2": ("kernels/conv/integer.h",),
     **{
         f"conv_{name}.cpp.j2": (MICRO, CONV, f"kernels/conv/{name}.h")
         for name in ("depthwise", "winograd", "grouped", "nchw", "transposing")
@@ -62,7 +63,10 @@ ORDER = (
     *("kernels/loops/transpose.h", "kernels/loops/sliding_window.h", "kernels/loops/write_combining.h"),
     *("mycc/custom.h", SPECIAL),
     *dict.fromkeys(f"kernels/{routine.header}" for routine in ROUTINES.values()),
-    *(f"kernels/conv/{name}.h" for name in ("depthwise", "winograd", "grouped", "chain", "nchw", "transposing")),
+    *(
+        f"kernels/conv/{name}.h"
+        for name in ("depthwise", "winograd", "grouped", "chain", "nchw", "transposing", "integer")
+    ),
     *("kernels/attention/attention.h", "kernels/attention/gradient.h"),
 )
 

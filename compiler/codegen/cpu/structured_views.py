@@ -21,7 +21,7 @@ from ...ir.plans.matrix import EpiloguePlan, MatrixPlan, Packing
 from ...ir.rewrite import epilogues
 from ...ir.rewrite.epilogues import gemm_epilogue
 from ...ir.structured import WINOGRAD_FORMS, Attention, AttentionGradient, Conv, Gemm, Patches
-from ...machine.cpu_products import MATRIX_TILES
+from ...machine.cpu_products import CONVOLUTIONS, MATRIX_TILES
 from .emit import Emitter
 from .epilogue_terms import added, lifted_prefetches, results
 from .lift import Lifted
@@ -133,8 +133,19 @@ def conv_view(node: Conv, plan: MatrixPlan) -> GemmKernel:
         arguments = [form.outputs, *([form.stride] if form.stride > 1 or form.taps else []), *(["true"] * form.taps)]
         written = ", ".join(map(str, arguments))
         return GemmKernel("conv_winograd.cpp.j2", text.params(), fields, epilogue, form=written)
+    if node.algorithm == "integer":
+        return _integer_view(node, text, epilogue, fields)
     template = "conv" if plan.algorithm == "direct" else f"conv_{plan.algorithm}"
     return GemmKernel(f"{template}.cpp.j2", text.params(), fields, epilogue)
+
+
+def _integer_view(node: Conv, text: FieldPrinter, epilogue: Epilogue, fields: Fields) -> GemmKernel:
+    """A depthwise convolution of int8."""
+    epilogue = replace(epilogue, sum_type="int32_t", sum_vector="vi32")
+    fields += (("zero", str(node.zero)),)
+    window = node.window
+    form = ", ".join(map(str, (*window.kernel, window.stride[-1], CONVOLUTIONS.integer_windows)))
+    return GemmKernel("conv_integer.cpp.j2", text.params(), fields, epilogue, form=form)
 
 
 def conv_epilogue(text: FieldPrinter, node: Conv, stores: Sequence[Store], plan: MatrixPlan) -> Epilogue:

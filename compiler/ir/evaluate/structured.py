@@ -98,7 +98,7 @@ def _finish(node: Gemm | Conv, memory: Memory, accs: dict[Acc, Value]) -> None:
 
 # convolutions --------------------------------------------------------------------------------------------------------
 def run_conv(node: Conv, memory: Memory, family: str) -> None:
-    """Tap by tap: what lies outside of the map is zero."""
+    """Tap by tap."""
     weight = weight_of(node, memory, family)
     batch, *inner, channels = _sizes(memory, node.in_shape)
     _, *outer = _sizes(memory, [v.extent for v in node.pixels])
@@ -122,14 +122,14 @@ def _map_of(node: Conv, memory: Memory, shape: tuple[int, ...]) -> Array:
 
 
 def _seen(x: Array, node: Conv, tap: Sequence[int], outer: Sequence[int]) -> Array:
-    """What a tap reads for each output: zeros where it lies outside."""
+    """What a tap reads for each output: the zero of the map where it lies outside."""
     win = node.window
     for d, n in enumerate(outer):
         at = np.arange(n) * win.stride[d] - win.pad[d] + tap[d] * win.dilation[d]
         size = x.shape[d + 1]
         inside = (at >= 0) & (at < size)
         picked = np.take(x, np.clip(at, 0, max(size - 1, 0)), axis=d + 1) if size else _none(x, d + 1, n)
-        x = np.where(inside.reshape([n if a == d + 1 else 1 for a in range(x.ndim)]), picked, 0.0)
+        x = np.where(inside.reshape([n if a == d + 1 else 1 for a in range(x.ndim)]), picked, float(node.zero))
     return x
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..buffers import Operand
-from ..layouts import LINE, NCHW_WIDTH, PANEL, PLANES, line_count, line_values, winograd_sides
+from ..layouts import LINE, NCHW_WIDTH, PANEL, PLANES, line_count, line_values, tap_pairs, winograd_sides
 from ..structured import WINOGRAD_FORMS, Conv, Quantised
 from .memory import Memory
 from .numbers import Array, Value
@@ -92,6 +92,8 @@ def weight_of(node: Conv, memory: Memory, family: str) -> Array:
     first = node.w_offset.evaluate(memory.sizes)
     if node.algorithm in WINOGRAD_FORMS:
         return _winograd(node, memory, first, sizes)
+    if node.algorithm == "integer":
+        return _words(node, memory, first, sizes)
     return _elements(node, memory, first + _places(node, sizes, family))
 
 
@@ -117,6 +119,18 @@ def _places(node: Conv, sizes: _Sizes, family: str) -> Array:
         own = g * sizes.outputs + o
         return np.asarray(((own // PANEL * sizes.taps + t) * sizes.inputs + i) * PANEL + own % PANEL)
     return np.asarray((((g * panels + o // PANEL) * sizes.taps + t) * sizes.inputs + i) * PANEL + o % PANEL)
+
+
+def _words(node: Conv, memory: Memory, first: int, sizes: _Sizes) -> Array:
+    """Taps of a depthwise convolution of integers, two words in each number."""
+    made, channel = np.zeros((sizes.groups, 1, 1, sizes.taps)), np.arange(sizes.groups)
+    height, width = sizes.kernel
+    for number, (lower, upper) in enumerate(tap_pairs(height, width)):
+        both = memory.load(node.w, Value(first + number * sizes.groups + channel)).over(channel.shape).astype(np.int64)
+        made[:, 0, 0, upper] = both >> 16
+        if lower is not None:
+            made[:, 0, 0, lower] = (both + 2**15) % 2**16 - 2**15
+    return made
 
 
 def _winograd(node: Conv, memory: Memory, first: int, sizes: _Sizes) -> Array:

@@ -14,9 +14,10 @@ import torch
 from ...ir.buffers import Buffer, Operand
 from ...ir.expr import Acc, Expr, Load, cast
 from ...ir.index import ONE, ZERO, Index, as_index, maximum, minimum, of, product
-from ...ir.layouts import PANEL
+from ...ir.layouts import PANEL, tap_pairs
 from ...ir.nodes import Store
-from ...ir.structured import Digits, Gemm, Patches, Quantised
+from ...ir.structured import Algorithm, Conv, Digits, Gemm, Patches, Quantised, Window
+from ...machine.cpu import WIDEST_LANES
 from ...machine.cpu_products import CONVOLUTIONS
 from ..core.builder import call, number, where
 from ..core.constants import LinePanels
@@ -42,7 +43,9 @@ def int_conv(
 ) -> Tensor:
     weight, spatial = ctx.constant(1), w.rank - 2
     geometry = Geometry(ints(stride, spatial), ints(dilation, spatial), _sides(padding, spatial))
-    if weight is None or ctx.builder.family != "cpu" or x.dtype not in RAISED:
+    zero = x_zero - RAISED.get(x.dtype, 0)
+    around = any(map(any, geometry.sides)) and not -128 <= zero <= 127  # zeros that no byte can hold
+    if weight is None or ctx.builder.family != "cpu" or x.dtype not in RAISED or around:
 
         def moved(i: list[Index]) -> Expr:
             return call("sub", cast(x.at(i), "i32"), number(x_zero, "i32"))
@@ -51,7 +54,8 @@ def int_conv(
         front = [before for before, _ in geometry.sides]
         return direct_convolution(ctx, centred, w, None, geometry.stride, front, geometry.dilation, groups, False)
     if _is_depthwise(weight, groups):
-        return _by_channels(ctx, x, weight, x_zero, geometry)
+        tiled = _has_tiles(weight, geometry)
+        return (_by_pairs if tiled else _by_channels)(ctx, x, weight, x_zero, geometry)
     if spatial == 1:
         lifted = Geometry((1, *geometry.stride), (1, *geometry.dilation), ((0, 0), *geometry.sides))
         return squeeze(_product_of_patches(ctx, unsqueeze(x, 2), weight, x_zero, lifted, groups), 2)
@@ -82,6 +86,42 @@ def _is_depthwise(weight: ConstantRef, groups: int) -> bool:
     """Whether each channel has one window of its own, of few taps."""
     outputs, inner, *kernel = weight.tensor.shape
     return outputs == groups and inner == 1 and math.prod(kernel) <= CONVOLUTIONS.unrolled_taps
+
+
+def _has_tiles(weight: ConstantRef, geometry: Geometry) -> bool:
+    """Whether kernels/conv/integer.h has tiles for these windows."""
+    channels, _, *kernel = weight.tensor.shape
+    steps = len(kernel) == 2 and geometry.stride[-1] in (1, 2) and set(geometry.dilation) == {1}
+    return steps and tuple(kernel) in CONVOLUTIONS.integer_kernels and channels >= WIDEST_LANES
+
+
+def _by_pairs(ctx: Context, x: Tensor, weight: ConstantRef, x_zero: int, geometry: Geometry) -> Tensor:
+    """x [b, c, h, w] with a window [c, 1, h, w] for each channel -> int32 [b, c, h, w], channels last in memory.
+
+    Tiles multiply two taps at a time; no zeros are written around x.
+    """
+    builder, (height, width), zero = ctx.builder, weight.tensor.shape[2:], x_zero - RAISED[x.dtype]
+    shown = _bytes(ctx, x, zero, ((0, 0), (0, 0)))
+    assert shown.strided is not None
+    words = weight.tensor.flatten(1).t().to(torch.int32)
+    pairs = [(words[a] & 0xFFFF if a is not None else 0) + (words[b] << 16) for a, b in tap_pairs(height, width)]
+    packed = builder.derived(f"{weight.target}.pairs", torch.stack(pairs).contiguous())
+    lost = _zero_sums(ctx, weight, zero) if zero else None
+    each = zip(shown.shape[2:], geometry.sides, strict=True)
+    sizes = geometry.outputs(tuple(n + sum(sides) for n, sides in each), (height, width))
+    shape, last = (*shown.shape[:2], *sizes), channels_last(x.rank)
+    out, loops = builder.temp(shape, "i32", last), {d: builder.var(shape[d], "nchw"[d]) for d in last}
+    acc = Acc(builder.fresh("acc"), "i32")
+    value: Expr = acc if lost is None else call("sub", acc, Load(lost, of(loops[1])))
+    assert out.strided is not None
+    store = Store(out.strided.buffer, out.place([of(loops[d]) for d in range(x.rank)]), value)
+    operand = Operand(shown.strided.buffer, shown.strided.offset, tuple(shown.strided.strides[d] for d in last[:-1]))
+    front = tuple(before for before, _ in geometry.sides)
+    window = Window((height, width), tuple(geometry.stride), front, (1, 1), weight.tensor.shape[0])
+    in_shape, dims = tuple(shown.shape[d] for d in last), tuple(loops.values())
+    how: Algorithm = "integer"
+    builder.add(Conv(dims, (store,), builder.origin, operand, packed, ZERO, in_shape, window, acc, how, zero))
+    return out
 
 
 def _by_channels(ctx: Context, x: Tensor, weight: ConstantRef, x_zero: int, geometry: Geometry) -> Tensor:

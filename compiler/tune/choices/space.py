@@ -142,7 +142,7 @@ CONV_PIXELS = (256, 128, 512)
 def _conv(node: AnyNode, situation: Situation) -> Iterator[dict[str, Value]]:
     assert isinstance(node, Conv)
     window = node.window
-    if node.algorithm in ("grouped", "nchw"):
+    if node.algorithm in ("grouped", "nchw", "integer"):
         return
     own = "direct" if node.algorithm == "transposing" else node.algorithm
     least = min(node.in_shape[-1].constant or 0, node.channel.extent.constant or 0) // window.groups

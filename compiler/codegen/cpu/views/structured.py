@@ -38,7 +38,7 @@ class GemmKernel(TunedKernel):
     epilogue: Epilogue
     function: str = "gemm"  # of a product with packed weights
     arguments: str = "GemmArgs"  # the argument struct of a product with packed weights
-    form: str = ""  # template arguments of one of Winograd's convolutions
+    form: str = ""  # template arguments of a convolution of Winograd's or of integers
 
 
 @dataclass(frozen=True)
