@@ -18,12 +18,13 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import math
 import os
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -42,6 +43,7 @@ from mycc.compiler.backend.parts import operators_of
 from mycc.compiler.machine.local_cpu import available_cores
 from sweep_files import Task
 from sweep_processes import first_line, in_processes
+from sweep_reference import in_float64, wide_inputs, wide_model
 from torch import fx
 
 HERE = Path(__file__).resolve().parent
@@ -144,11 +146,11 @@ def measure(row: Row, case: str, compilers_at_once: int | None = None) -> Result
     train = case == "training"
     model = model_of(row).train(train)
     inputs = row.tensors(2)
-    wide = copy.deepcopy(model).double()
+    wide = wide_model(model)
     try:
         plain = copy.deepcopy(model)
         eager = step(plain, plain, inputs, train)
-        wanted = _in_float64(wide, inputs, train) or eager
+        wanted = _reference(lambda: step(wide, wide, wide_inputs(inputs), train), eager) or eager
     except Exception as problem:
         return Result(row.name, case, "torch", f"{type(problem).__name__}: {first_line(str(problem))}")
     compilers: list[tuple[fx.GraphModule, GraphCompiler]] = []
@@ -178,6 +180,10 @@ def measure(row: Row, case: str, compilers_at_once: int | None = None) -> Result
     )  # fmt: skip
 
 
+def _reference(run: Callable[[], Found], near: Found) -> Found | None:
+    return in_float64(run, lambda wide: math.isfinite(error(near, wide)))
+
+
 def captured(model: torch.nn.Module, inputs: Sequence[torch.Tensor], train: bool, compiler: Any) -> Found:
     """A step of a copy of a model, as TorchDynamo captures it, with a backend."""
     own = copy.deepcopy(model)
@@ -199,27 +205,14 @@ def _other(
 ) -> str:
     """Says that what TorchDynamo captures is another computation, when eager torch runs its graphs with other results
     than the model's, in float64 as well, and the results found are right by these; else empty."""
-    wide = copy.deepcopy(model).double()
-    try:
-        reference = captured(wide, _wide(inputs), train, "eager")
-    except RuntimeError:
+    wide = wide_model(model)
+    reference = _reference(lambda: captured(wide, wide_inputs(inputs), train, "eager"), found)
+    if reference is None:
         return ""
     apart = error(reference, wanted)
     if apart <= OTHER or error(found, reference) > FACTOR * base + FLOOR:
         return ""
     return f"TorchDynamo's graphs, run by eager torch in float64, are off by {apart:.1e}"
-
-
-def _wide(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [x.double() if x.is_floating_point() else x for x in inputs]
-
-
-def _in_float64(model: torch.nn.Module, inputs: Sequence[torch.Tensor], train: bool) -> Found | None:
-    """None where the model's code insists on float32."""
-    try:
-        return step(model, model, _wide(inputs), train)
-    except RuntimeError:
-        return None
 
 
 # files ---------------------------------------------------------------------------------------------------------------

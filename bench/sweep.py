@@ -49,6 +49,7 @@ from sweep_files import AnyRow, Files, Found, Table, Task, cases_of, versions_of
 from sweep_page import ARCHITECTURES, CASES, FACTOR, FLOOR, LIBRARIES, Result
 from sweep_peers import PEERS
 from sweep_processes import first_line
+from sweep_reference import in_float64, wide_inputs, wide_model
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCHES = {"static": (2,), "dynamic": (2, 1, 3)}
@@ -189,7 +190,7 @@ def _compared(
     taken = [x.to(narrow) if x.is_floating_point() else x for x in given]
     with torch.no_grad():
         eager = (copy.deepcopy(model).to(narrow) if dtype else model)(*taken)
-        wanted = _in_float64(copy.deepcopy(model).to(narrow), taken) or eager
+        wanted = _in_float64(copy.deepcopy(model).to(narrow), taken, eager) or eager
     found = package(*taken)
     found = [torch.as_tensor(x) for x in (found if isinstance(found, (tuple, list)) else (found,))]
     if len(found) != len(eager):
@@ -204,12 +205,13 @@ def _compared(
     return worst, problem
 
 
-def _in_float64(model: Wrapped, given: Sequence[torch.Tensor]) -> Any:
-    """The model's own results in float64, or None where its code insists on float32."""
-    try:
-        return copy.deepcopy(model).double()(*(x.double() if x.is_floating_point() else x for x in given))
-    except RuntimeError:
-        return None
+def _in_float64(model: Wrapped, given: Sequence[torch.Tensor], eager: Sequence[torch.Tensor]) -> Any:
+    """The model's own results in float64; None where its code insists on float32, or makes NaN of them."""
+    wide = wide_model(model)
+    return in_float64(
+        lambda: wide(*wide_inputs(given)),
+        lambda found: all(math.isfinite(error(e, w)) for e, w in zip(eager, found, strict=True)),
+    )
 
 
 def reason(refusal: CompileError) -> str:
