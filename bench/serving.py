@@ -72,7 +72,8 @@ def load_of(model: Any, options: argparse.Namespace, requests: int, seed: int) -
         prompt = [choose.choice(words) for _ in range(length)]
         if i % 4 == 0:
             prompt = (begin + prompt)[: max(length, SHARED)]
-        given = model.generator.options({"max_new_tokens": answer, "ignore_eos": True, "temperature": 0})
+        drawn = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p, "seed": i}
+        given = model.generator.options({"max_new_tokens": answer, "ignore_eos": True, **drawn})
         made.append(Served(comes, model.generator.text(prompt, given)))
         comes += choose.expovariate(options.rate) if options.rate else 0.0
     return made
@@ -163,6 +164,9 @@ def main() -> None:
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--top-k", type=int, default=0)
+    parser.add_argument("--top-p", type=float, default=1.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = options.package or make_package(options, Path(folder))

@@ -49,8 +49,9 @@ def compile_generation(
     """Compiles a causal language model to a package that generates text without torch.
 
     The package has two entry points that share weights and a cache of keys and values: `prefill` reads a piece of a
-    prompt, `decode` takes one token more of each text. For GPUs a third one, `argmax`, finds the likeliest token of
-    each row of logits. The package holds the tokenizer, the chat template and the settings of generation_config.json.
+    prompt, `decode` takes one token more of each text. For GPUs further ones (`argmax`, `draw`, `candidates`) choose
+    tokens by the logits, which stay there. The package holds the tokenizer, the chat template and the settings of
+    generation_config.json.
 
     Args:
         model: a local folder in Hugging Face's form (config.json, safetensors, tokenizer.json), whose weights may be
@@ -142,6 +143,7 @@ def _entries(
     from .argmax import argmax_entry
     from .blocks import block_entries
     from .cache import BLOCK, TILE
+    from .draws import CANDIDATES, draw_entries
     from .module import Decode, Prefill, TextModel, Verify, reads_pieces
     from .packed import packed_entry
 
@@ -163,7 +165,10 @@ def _entries(
     facts: dict[str, Any] = {"length": length, "texts": texts, "chunk": chunk, "vocabulary": vocabulary}
     facts["recurrent"] = model.recurrent
     batch = {0: torch.export.Dim("batch", min=1, max=rows)} if texts > 1 else None
-    chosen = {"argmax": argmax_entry(vocabulary, rows, batch)} if whole and not checks else {}
+    chosen = {}
+    if whole and not checks:
+        chosen = {"argmax": argmax_entry(vocabulary, rows, batch), **draw_entries(vocabulary, rows, batch)}
+        facts["candidates"] = min(CANDIDATES, vocabulary)
     if blocks:
         made = block_entries(model, rows, tokens(1, prompt), tokens(rows, 1), count)
         packed = packed_entry(model, rows, chunk, vocabulary)

@@ -107,6 +107,40 @@ def test_logits_get_to_the_host_where_they_are_asked_for(several: Any) -> None:
     assert all(chosen.logprob is None for chosen in mixed[1].chosen)
 
 
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        {"temperature": 1.0}, {"temperature": 0.7, "top_k": 20}, {"temperature": 1.3, "top_p": 0.8},
+        {"temperature": 0.9, "min_p": 0.1}, {"temperature": 0.8, "top_k": 50, "top_p": 0.9},
+        {"temperature": 3.0, "top_p": 0.99}, {"temperature": 1.0, "top_k": 100},
+        {"temperature": 0.9, "repetition_penalty": 1.3},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_drawn_tokens_are_those_of_the_host(several: Any, drawn: dict[str, Any]) -> None:
+    """A text whose log-probabilities are wanted has its tokens drawn on the host. Beside greedy texts and others they
+    are the same."""
+    asked = [each for each in some_texts() if not each.options][:3]
+    found = {}
+    for shown in ({"logprobs": 0}, {}):
+        for i, each in enumerate(asked):
+            scheduler = several.generator.new_engine(False)
+            text = text_of(several, Asked(each.prompt, tuple({**drawn, **shown, "seed": i}.items())), 12)
+            scheduler.add(text)
+            finish(scheduler)
+            found[bool(shown), i] = text.tokens
+    assert len({tuple(found[True, i]) for i in range(3)}) == 3
+    assert all(found[True, i] == found[False, i] for i in range(3))
+    scheduler = several.generator.new_engine(False)
+    together = [text_of(several, Asked(asked[i].prompt, tuple({**drawn, "seed": i}.items())), 12) for i in range(2)]
+    greedy_text = text_of(several, asked[2], 12)
+    for text in (*together, greedy_text):
+        scheduler.add(text)
+    finish(scheduler)
+    assert [text.tokens for text in together] == [found[True, i] for i in range(2)]
+    assert greedy_text.tokens == list(several.generate_tokens(asked[2].prompt, max_new_tokens=12, ignore_eos=True))
+
+
 def test_prompts_and_the_texts_that_go_on_are_one_call(several: Any, alone: dict[Asked, list[int]]) -> None:
     """Two prompts together, then a third one beside the tokens of these."""
     asked = sorted((each for each in alone if not each.options), key=lambda each: len(each.prompt))[1:4]

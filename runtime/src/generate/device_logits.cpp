@@ -19,8 +19,9 @@ void DeviceLogits::release() {
   memory_.release();
 }
 
-int DeviceLogits::init(const GpuModel &gpu, int64_t texts, int64_t vocabulary, bool keep) {
+int DeviceLogits::init(const GpuModel &gpu, int64_t texts, int64_t vocabulary, bool keep, int64_t candidates) {
   gpu_ = &gpu, texts_ = texts, vocabulary_ = vocabulary;
+  candidates_ = (candidates + 1) / 2 * 2;
   stride_ = (vocabulary + kAlignment - 1) / kAlignment * kAlignment;
   const CurrentDevice current(*gpu.device);
   if (current.status()) return current.status();
@@ -28,8 +29,18 @@ int DeviceLogits::init(const GpuModel &gpu, int64_t texts, int64_t vocabulary, b
   if (result != cuda::kSuccess) return gpu_fail(MYCC_ERROR_RUN, result, "a stream for text generation");
   if (!keep) return MYCC_OK;
   if (int status = memory_.reserve(*gpu.device, size_t(2 * texts * stride_) * sizeof(float))) return status;
-  tokens_ = static_cast<int64_t *>(gpu_host_memory(gpu, size_t(texts) * sizeof(int64_t)));
-  return tokens_ ? int(MYCC_OK) : out_of_memory(size_t(texts) * sizeof(int64_t));
+  const size_t row = 2 * sizeof(int64_t) + size_t(candidates_) * (sizeof(int64_t) + sizeof(float));
+  tokens_ = static_cast<int64_t *>(gpu_host_memory(gpu, size_t(rows()) * row));
+  return tokens_ ? int(MYCC_OK) : out_of_memory(size_t(rows()) * row);
+}
+
+int DeviceLogits::fetch(const float *row, float *logits) const {
+  const CurrentDevice current(*gpu_->device);
+  if (current.status()) return current.status();
+  const cuda::Api &api = *gpu_->api;
+  cuda::Result result = api.copy_out(logits, cuda::Address(row), size_t(vocabulary_) * sizeof(float), stream_);
+  if (result == cuda::kSuccess) result = api.stream_synchronize(stream_);
+  return result == cuda::kSuccess ? int(MYCC_OK) : gpu_fail(MYCC_ERROR_RUN, result, "logits of a text");
 }
 
 }  // namespace mycc::runtime

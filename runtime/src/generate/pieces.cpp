@@ -51,7 +51,7 @@ int Scheduler::read_pieces() {
 int Scheduler::read(const Piece &piece, int32_t number) {
   Request *const self = piece.request;
   Request &request = *self;
-  const bool last = piece.count == request.left(), kept = program_.chooses() && (!last || request.greedy());
+  const bool last = piece.count == request.left(), kept = program_.chooses() && (!last || on_device(request));
   float *logits = nullptr;
   if (!kept) {
     logits = program_.logits_of(false);
@@ -116,7 +116,7 @@ int Scheduler::call_packed(const Array<Request *> &rows, const Array<Piece> &pie
   for (const Piece &piece : all) {
     Request &request = *piece.request;
     const bool last = piece.count == request.left();
-    kept = kept && (!last || request.greedy());
+    kept = kept && (!last || on_device(request));
     if (!of_call.push(&request) || (last && !wanted.push(&request))) return out_of_memory(sizeof(Request *));
     program_.pack(request.tokens.begin() + request.read, piece.count, request.read, request.blocks.begin(),
                   request.blocks.size(), last);

@@ -9,6 +9,17 @@
 namespace mycc::runtime {
 namespace {
 
+mycc_tensor doubles(double *data, int64_t count) {
+  mycc_tensor made = numbers(reinterpret_cast<int64_t *>(data), count, -1);
+  made.dtype = {2, 64, 1};
+  return made;
+}
+
+mycc_tensor pinned(mycc_tensor output) {
+  output.device_type = kPinnedCuda;
+  return output;
+}
+
 // A whole number of the manifest's row on text generation; `none` where it is missing.
 int64_t fact(const Json &json, const JsonValue *task, const char *name, int64_t none) {
   const JsonValue *value = json.get(task, name);
@@ -47,6 +58,7 @@ int TextProgram::init(mycc_model *model) {
     vocabulary = number("vocabulary", 0), recurrent = number("recurrent", 0) != 0;
     ring = number("back", -1) >= 0, threads = model->threads;
     block = number("block", 0), blocks = number("blocks", 0), tile = number("tile", 0);
+    candidates = number("candidates", 0);
   }
   prefill_ = mycc_entry_find(model, "prefill"), decode_ = mycc_entry_find(model, "decode");
   copy_ = mycc_entry_find(model, "copy");
@@ -66,7 +78,9 @@ int TextProgram::init(mycc_model *model) {
   }
   if (model->gpu) {
     argmax_ = mycc_entry_find(model, "argmax");  // packages of earlier versions have none
-    if (int status = device_.init(*model->gpu, texts, vocabulary, chooses())) return status;
+    draw_ = mycc_entry_find(model, "draw"), candidates_ = mycc_entry_find(model, "candidates");
+    if (!chooses() || draw_ < 0 || candidates_ < 0) candidates = 0;
+    if (int status = device_.init(*model->gpu, texts, vocabulary, chooses(), candidates)) return status;
   }
   return mycc_state_new(model, &state_);
 }
@@ -98,7 +112,8 @@ int TextProgram::call(int32_t entry, const int64_t *tokens, int64_t rows, int64_
   const mycc_tensor inputs[] = {numbers(const_cast<int64_t *>(tokens), rows, count), numbers(start_, rows, -1),
                                 numbers(table_, rows, blocks ? columns() : -1)};
   const int32_t host = model_->gpu ? kPinnedCuda : kCpu;
-  return run(entry, inputs, columns() ? 3 : 2, logits_tensor(logits ? logits : kept, rows, logits ? host : kCuda));
+  mycc_tensor output = logits_tensor(logits ? logits : kept, rows, logits ? host : kCuda);
+  return run(entry, inputs, columns() ? 3 : 2, &output);
 }
 
 int TextProgram::read_packed(float *logits) {
@@ -106,28 +121,54 @@ int TextProgram::read_packed(float *logits) {
   const int64_t rows = packed_.inputs(inputs);
   const int32_t host = model_->gpu ? kPinnedCuda : kCpu;
   float *const kept = logits ? logits : device_.step();
-  return run(read_, inputs, PackedTokens::kInputs, logits_tensor(kept, rows, logits ? host : kCuda));
+  mycc_tensor output = logits_tensor(kept, rows, logits ? host : kCuda);
+  return run(read_, inputs, PackedTokens::kInputs, &output);
+}
+
+template <class Choose>
+int TextProgram::for_rows(bool decoding, int64_t count, const Choose &choose) {
+  if (decoding || device_.dense()) return choose(decoding ? device_.step() : device_.piece(0), int64_t(0), count);
+  int status = MYCC_OK;
+  for (int64_t i = 0; i < count && status == MYCC_OK; ++i) status = choose(device_.piece(i), i, int64_t(1));
+  return status;
 }
 
 int TextProgram::likeliest(bool decoding, int64_t count, const int64_t **tokens) {
   *tokens = device_.tokens();
-  if (decoding || device_.dense()) return choose(decoding ? device_.step() : device_.piece(0), count, device_.tokens());
-  int status = MYCC_OK;
-  for (int64_t i = 0; i < count && status == MYCC_OK; ++i) status = choose(device_.piece(i), 1, device_.tokens() + i);
-  return status;
+  return for_rows(decoding, count, [this](float *logits, int64_t first, int64_t rows) {
+    const mycc_tensor input = logits_tensor(logits, rows, kCuda);
+    mycc_tensor output = pinned(numbers(device_.tokens() + first, rows, -1));
+    return run(argmax_, &input, 1, &output);
+  });
 }
 
-int TextProgram::choose(float *logits, int64_t rows, int64_t *tokens) {
-  const mycc_tensor input = logits_tensor(logits, rows, kCuda);
-  mycc_tensor output = numbers(tokens, rows, -1);
-  output.device_type = kPinnedCuda;
-  return run(argmax_, &input, 1, output);
+int TextProgram::draw(bool decoding, int64_t count, double *temperatures, double *parts, const int64_t **tokens) {
+  *tokens = device_.tokens();
+  return for_rows(decoding, count, [&](float *logits, int64_t first, int64_t rows) {
+    const mycc_tensor inputs[] = {logits_tensor(logits, rows, kCuda), doubles(temperatures + first, rows),
+                                  doubles(parts + first, rows)};
+    mycc_tensor output = pinned(numbers(device_.tokens() + first, rows, -1));
+    return run(draw_, inputs, 3, &output);
+  });
+}
+
+int TextProgram::find_candidates(bool decoding, int64_t count, double *temperatures, CandidateRows *found) {
+  *found = {device_.values(), device_.candidates(), device_.sums(), candidates};
+  return for_rows(decoding, count, [&](float *logits, int64_t first, int64_t rows) {
+    const mycc_tensor inputs[] = {logits_tensor(logits, rows, kCuda), doubles(temperatures + first, rows)};
+    mycc_tensor values = pinned(numbers(nullptr, rows, candidates));
+    values.data = device_.values() + first * candidates, values.dtype = {2, 32, 1};
+    mycc_tensor outputs[] = {values, pinned(numbers(device_.candidates() + first * candidates, rows, candidates)),
+                             pinned(doubles(device_.sums() + first, rows))};
+    return run(candidates_, inputs, 2, outputs, 3);
+  });
 }
 
 int TextProgram::copy(int32_t source, int32_t target) {
   int64_t places[] = {source, target}, done = 0;
   const mycc_tensor inputs[] = {numbers(places, 1, -1), numbers(places + 1, 1, -1)};
-  return run(copy_, inputs, 2, numbers(&done, 1, -1));
+  mycc_tensor output = numbers(&done, 1, -1);
+  return run(copy_, inputs, 2, &output);
 }
 
 mycc_tensor TextProgram::logits_tensor(float *logits, int64_t rows, int32_t device_type) const {
@@ -138,12 +179,14 @@ mycc_tensor TextProgram::logits_tensor(float *logits, int64_t rows, int32_t devi
   return made;
 }
 
-int TextProgram::run(int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor output) {
+int TextProgram::run(int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
+                     int32_t n_outputs) {
+  const bool chooses = entry == argmax_ || entry == draw_ || entry == candidates_;
   mycc_run_options options = {};
-  options.struct_size = sizeof options, options.state = entry == argmax_ ? nullptr : state_;
-  calls += entry != argmax_ && entry != copy_;
+  options.struct_size = sizeof options, options.state = chooses ? nullptr : state_;
+  calls += !chooses && entry != copy_;
   options.has_stream = model_->gpu != nullptr, options.stream = device_.stream();
-  return mycc_run_with(model_, entry, inputs, n_inputs, &output, 1, &options);
+  return mycc_run_with(model_, entry, inputs, n_inputs, outputs, n_outputs, &options);
 }
 
 }  // namespace mycc::runtime

@@ -8,6 +8,14 @@
 
 namespace mycc::runtime {
 
+// The likeliest tokens of rows, with their logits, `stride` in a row; and the sum of the weights of all tokens.
+struct CandidateRows {
+  const float *logits;
+  const int64_t *tokens;
+  const double *sums;
+  int64_t stride;
+};
+
 class TextProgram {
  public:
   TextProgram() = default;
@@ -40,15 +48,24 @@ class TextProgram {
 
   // Whether logits may stay on the device, which chooses the likeliest tokens itself.
   bool chooses() const { return argmax_ >= 0; }
-  // The likeliest tokens behind the first `count` pieces, or rows of the step. Waits for the calls that gave the logits.
-  // *tokens: of the host, until the next call.
+  // What follows is of the logits that stayed on the device, behind the first `count` pieces or rows of the step. Results
+  // are of the host, until the next call; they are there when the call returns.
+  // The likeliest tokens.
   int likeliest(bool decoding, int64_t count, const int64_t **tokens);
+  // Draws from all tokens, by the temperature and the random number of each row. A token is -1 where the host has to draw.
+  int draw(bool decoding, int64_t count, double *temperatures, double *parts, const int64_t **tokens);
+  // The `candidates` likeliest tokens of each row.
+  int find_candidates(bool decoding, int64_t count, double *temperatures, CandidateRows *found);
+  int fetch(bool decoding, int64_t row, float *logits) {
+    return device_.fetch(decoding ? device_.step() + row * vocabulary : device_.piece(row), logits);
+  }
   void set(int32_t text, int64_t token, int64_t start, const int32_t *blocks, size_t n_blocks);
   int copy(int32_t source, int32_t target);
   int reset() { return mycc_state_reset(model_, state_); }
 
   int64_t length = 0, texts = 0, chunk = 0, vocabulary = 0;  // as the manifest has them
   int64_t block = 0, blocks = 0;  // tokens of a block; blocks: 0: each text has a row of the cache
+  int64_t candidates = 0;         // that the device gives of a row; 0: it finds the likeliest token alone
   int32_t threads = 1;            // of a call
   bool recurrent = false;         // of several texts, a call names their rows
   int64_t calls = 0;              // that read tokens
@@ -58,13 +75,15 @@ class TextProgram {
   bool names_rows() const { return !blocks && texts > 1; }
   int64_t columns() const { return blocks ? (length + block - 1) / block : names_rows(); }
   int call(int32_t entry, const int64_t *tokens, int64_t rows, int64_t count, float *logits, float *kept);
-  int run(int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor output);
-  int choose(float *logits, int64_t rows, int64_t *tokens);
+  int run(int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs, int32_t n_outputs = 1);
+  // Calls `choose(logits, first, rows)` for rows that lie one behind the other on the device.
+  template <class Choose>
+  int for_rows(bool decoding, int64_t count, const Choose &choose);
   mycc_tensor logits_tensor(float *logits, int64_t rows, int32_t device_type) const;
 
   mycc_model *model_ = nullptr;
   mycc_state *state_ = nullptr;
-  int32_t prefill_ = -1, decode_ = -1, copy_ = -1, argmax_ = -1, read_ = -1;
+  int32_t prefill_ = -1, decode_ = -1, copy_ = -1, argmax_ = -1, read_ = -1, draw_ = -1, candidates_ = -1;
   bool on_device_ = false;
   float *logits_[2] = {nullptr, nullptr};  // pinned where the package runs on a GPU
   DeviceLogits device_;

@@ -35,8 +35,12 @@ struct Request {
 
   int64_t left() const { return int64_t(tokens.size()) - read; }  // tokens that have to be read before the next is chosen
   int64_t generated() const { return int64_t(tokens.size()) - prompt; }
-  // Whether a device can choose its tokens, and the logits need not get to the host.
-  bool greedy() const { return !by_caller && !shows_logits && sampler.greedy(); }
+  // Whether its tokens can be chosen without all logits on the host.
+  bool on_device(int64_t vocabulary, int64_t candidates) const {
+    if (by_caller || shows_logits) return false;
+    const Need need = sampler.need(vocabulary, candidates);
+    return need == Need::likeliest || (candidates > 0 && need != Need::all);
+  }
   int64_t rank() const { return priority + waited / 256; }
   // Whether it is served before another one. Numbers grow in the order of coming.
   bool before(const Request &other) const { return rank() != other.rank() ? rank() > other.rank() : id < other.id; }

@@ -76,8 +76,16 @@ bool Sampler::penalises() const {
   return sampling_.repetition_penalty != 1 || sampling_.presence_penalty != 0 || sampling_.frequency_penalty != 0;
 }
 
-bool Sampler::greedy() const {
-  return (sampling_.temperature == 0 || sampling_.top_k == 1) && !penalises() && bias_.size() == 0;
+Need Sampler::need(int64_t vocabulary, int64_t candidates) const {
+  if (penalises() || bias_.size()) return Need::all;
+  if (sampling_.temperature == 0 || sampling_.top_k == 1) return Need::likeliest;
+  if (keeps_few(vocabulary)) return sampling_.top_k <= candidates ? Need::candidates : Need::all;
+  return sampling_.top_p < 1 || sampling_.min_p > 0 ? Need::candidates : Need::draw;
+}
+
+double Sampler::part() const {
+  RandomNumbers copy = random_;
+  return copy.next();
 }
 
 bool Sampler::note(int64_t token) {
@@ -119,6 +127,43 @@ int64_t Sampler::choose(const float *logits, int64_t count, SamplingRoom &room) 
   return draw(logits, count, room);
 }
 
+// How many of the likeliest tokens a draw is from, by top-p and min-p; -1: more than there are here.
+int64_t Sampler::kept_of(const float *logits, int64_t count, double sum, int64_t vocabulary) const {
+  double before = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double weight = power_of_e((double(logits[i]) - double(logits[0])) / sampling_.temperature);
+    if (i > 0 && (before >= sampling_.top_p || weight < sampling_.min_p)) return i;
+    before += weight / sum;
+  }
+  return count == vocabulary || before >= sampling_.top_p ? count : -1;
+}
+
+int64_t Sampler::choose_of(const float *logits, const int64_t *tokens, int64_t count, double sum, int64_t vocabulary,
+                           SamplingRoom &room) {
+  if (!(sum > 0) || sum - sum != 0 || !room.reserve(size_t(count))) return -1;
+  const bool few = keeps_few(vocabulary);
+  const int64_t n = few ? sampling_.top_k : kept_of(logits, count, sum, vocabulary);
+  if (n < 0 || n > count) return -1;
+  int32_t *places = room.kept.begin();  // in the order of the tokens, in which weights are added up
+  for (int64_t i = 0; i < n; ++i) places[i] = int32_t(i);
+  std::sort(places, places + n, [tokens](int32_t a, int32_t b) { return tokens[a] < tokens[b]; });
+  float *own = room.logits.begin();
+  for (int64_t i = 0; i < n; ++i) own[i] = logits[places[i]];
+  double *weights = room.weights.begin();
+  if (!softmax(own, nullptr, n, sampling_.temperature, weights)) return -1;
+  if (few) narrow(weights, n, room);
+  return tokens[places[place_of(weights, n, random_.next())]];
+}
+
+// By top-p and min-p.
+void Sampler::narrow(double *weights, int64_t n, SamplingRoom &room) const {
+  if (sampling_.top_p < 1) keep_nucleus(weights, n, sampling_.top_p, room.order.begin(), *room.nucleus.begin());
+  if (sampling_.min_p <= 0) return;
+  double most = 0;
+  for (int64_t i = 0; i < n; ++i) most = weights[i] > most ? weights[i] : most;
+  for (int64_t i = 0; i < n; ++i) weights[i] = weights[i] >= sampling_.min_p * most ? weights[i] : 0;
+}
+
 int64_t Sampler::draw(const float *logits, int64_t count, SamplingRoom &room) {
   double *weights = room.weights.begin();
   int32_t *tokens = nullptr;
@@ -127,14 +172,7 @@ int64_t Sampler::draw(const float *logits, int64_t count, SamplingRoom &room) {
     n = sampling_.top_k, tokens = room.kept.begin();
     keep_likeliest(logits, count, n, tokens);
   }
-  if (softmax(logits, tokens, n, sampling_.temperature, weights)) {
-    if (sampling_.top_p < 1) keep_nucleus(weights, n, sampling_.top_p, room.order.begin(), *room.nucleus.begin());
-    if (sampling_.min_p > 0) {
-      double most = 0;
-      for (int64_t i = 0; i < n; ++i) most = weights[i] > most ? weights[i] : most;
-      for (int64_t i = 0; i < n; ++i) weights[i] = weights[i] >= sampling_.min_p * most ? weights[i] : 0;
-    }
-  }
+  if (softmax(logits, tokens, n, sampling_.temperature, weights)) narrow(weights, n, room);
   const int64_t place = place_of(weights, n, random_.next());
   return tokens ? tokens[place] : place;
 }

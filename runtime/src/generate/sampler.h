@@ -23,6 +23,14 @@ class RandomNumbers {
   Wide state_ = 0, increment_ = 0;
 };
 
+// What a choice of the next token needs of the logits.
+enum class Need {
+  likeliest,   // the place of the largest
+  draw,        // a draw from all tokens by their weights
+  candidates,  // the likeliest tokens
+  all,
+};
+
 // A token and how often it was generated; -1: it is one of the prompt alone.
 struct SeenToken {
   int64_t token;
@@ -33,18 +41,29 @@ class Sampler {
  public:
   // False: no memory. What `sampling` points to is copied.
   bool init(const mycc_sampling &sampling, uint64_t seed, const int64_t *prompt, int64_t length);
-  // Whether it always chooses the token of the largest logit as the model gave them.
-  bool greedy() const;
+  // What it needs of `vocabulary` logits as the model gave them, where `candidates` of the likeliest can be had.
+  Need need(int64_t vocabulary, int64_t candidates) const;
+  double temperature() const { return sampling_.temperature; }
+  // The random number of the next draw, in [0, 1); drawn(): it has been used.
+  double part() const;
+  void drawn() { random_.next(); }
   // Notes a token that was chosen. False: no memory.
   bool note(int64_t token);
   // The next token after logits[0..count-1]. `room` is used for the work. -1: no memory.
   int64_t choose(const float *logits, int64_t count, struct SamplingRoom &room);
+  // The same of the likeliest tokens alone, the likeliest first, of `vocabulary` tokens, whose weights add up to `sum`
+  // where that of the first is 1. -1: it needs more tokens than these, or no memory is left.
+  int64_t choose_of(const float *logits, const int64_t *tokens, int64_t count, double sum, int64_t vocabulary,
+                    struct SamplingRoom &room);
 
  private:
+  bool keeps_few(int64_t vocabulary) const { return sampling_.top_k > 0 && sampling_.top_k < vocabulary; }
+  int64_t kept_of(const float *logits, int64_t count, double sum, int64_t vocabulary) const;
   bool penalises() const;
   bool see(int64_t token, bool generated);
   void penalise(float *logits) const;
   int64_t draw(const float *logits, int64_t count, struct SamplingRoom &room);
+  void narrow(double *weights, int64_t n, struct SamplingRoom &room) const;
 
   mycc_sampling sampling_ = {};
   RandomNumbers random_;

@@ -139,7 +139,7 @@ int Scheduler::decode_rows(const Array<Request *> &rows) {
   bool kept = program_.chooses();
   for (size_t i = 0; i < rows.size(); ++i) {
     const Request &request = *rows[i];
-    kept = kept && request.greedy();
+    kept = kept && on_device(request);
     program_.set(int32_t(i), request.tokens[size_t(request.read)], request.read, request.blocks.begin(),
                  request.blocks.size());
   }
@@ -169,12 +169,69 @@ int Scheduler::take_tokens() {
 
 int Scheduler::take_tokens(const Array<Request *> &requests, bool decoding) {
   if (!requests.size()) return MYCC_OK;
-  const int64_t *tokens;
-  if (int status = program_.likeliest(decoding, int64_t(requests.size()), &tokens))
-    return broken(status, requests.begin(), requests.size());
+  if (int status = choose_by_device(requests, decoding)) return broken(status, requests.begin(), requests.size());
   for (size_t i = 0; i < requests.size(); ++i)
-    if (int status = next_token(*requests[i], nullptr, tokens[i])) return broken(status, &requests[i], 1);
+    if (int status = next_token(*requests[i], nullptr, chosen_[i])) return broken(status, &requests[i], 1);
   return MYCC_OK;
+}
+
+// A call of the device for each way in which one of the requests chooses, for all rows.
+int Scheduler::choose_by_device(const Array<Request *> &requests, bool decoding) {
+  const int64_t count = int64_t(requests.size());
+  chosen_.clear(), temperatures_.clear(), parts_.clear();
+  bool needed[3] = {};
+  for (const Request *request : requests) {
+    const Need need = need_of(*request);
+    needed[int(need)] = true;
+    const bool drawn = need != Need::likeliest;
+    if (!chosen_.push(kNotChosen) || !temperatures_.push(drawn ? request->sampler.temperature() : 1) ||
+        !parts_.push(drawn ? request->sampler.part() : 0))
+      return out_of_memory(size_t(count) * sizeof(double));
+  }
+  const int64_t *tokens;
+  if (needed[int(Need::likeliest)]) {
+    if (int status = program_.likeliest(decoding, count, &tokens)) return status;
+    for (int64_t i = 0; i < count; ++i)
+      if (need_of(*requests[size_t(i)]) == Need::likeliest) chosen_[size_t(i)] = tokens[i];
+  }
+  if (needed[int(Need::draw)]) {
+    if (int status = program_.draw(decoding, count, temperatures_.begin(), parts_.begin(), &tokens)) return status;
+    for (int64_t i = 0; i < count; ++i) {
+      Request &request = *requests[size_t(i)];
+      if (need_of(request) != Need::draw || tokens[i] < 0) continue;
+      chosen_[size_t(i)] = tokens[i];
+      request.sampler.drawn();
+    }
+  }
+  if (needed[int(Need::candidates)])
+    if (int status = choose_of_candidates(requests, decoding)) return status;
+  for (int64_t i = 0; i < count; ++i)
+    if (chosen_[size_t(i)] == kNotChosen)
+      if (int status = choose_by_host(*requests[size_t(i)], decoding, i)) return status;
+  return MYCC_OK;
+}
+
+int Scheduler::choose_of_candidates(const Array<Request *> &requests, bool decoding) {
+  CandidateRows found;
+  if (int status = program_.find_candidates(decoding, int64_t(requests.size()), temperatures_.begin(), &found))
+    return status;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (need_of(*requests[i]) != Need::candidates) continue;
+    const size_t at = i * size_t(found.stride);
+    const int64_t token = requests[i]->sampler.choose_of(found.logits + at, found.tokens + at, found.stride,
+                                                         found.sums[i], program_.vocabulary, rooms_[0]);
+    if (token >= 0) chosen_[i] = token;
+  }
+  return MYCC_OK;
+}
+
+// By the logits of one row, where what the device gave was not enough.
+int Scheduler::choose_by_host(Request &request, bool decoding, int64_t row) {
+  float *logits = program_.logits_of(decoding);
+  if (!logits) return out_of_memory(size_t(program_.texts * program_.vocabulary) * sizeof(float));
+  if (int status = program_.fetch(decoding, row, logits)) return status;
+  chosen_[size_t(row)] = request.sampler.choose(logits, program_.vocabulary, rooms_[0]);
+  return chosen_[size_t(row)] < 0 ? out_of_memory(size_t(program_.vocabulary) * 20) : int(MYCC_OK);
 }
 
 void Scheduler::note_reused(Request &request, int64_t tokens) {

@@ -61,6 +61,15 @@ class Scheduler {
   int take_tokens();
   int take_tokens(const Array<Request *> &requests, bool decoding);
   int take_tokens(const Array<Request *> &rows, const float *logits);
+  bool on_device(const Request &request) const {
+    return request.on_device(program_.vocabulary, program_.candidates);
+  }
+  Need need_of(const Request &request) const {
+    return request.sampler.need(program_.vocabulary, program_.candidates);
+  }
+  int choose_by_device(const Array<Request *> &requests, bool decoding);
+  int choose_of_candidates(const Array<Request *> &requests, bool decoding);
+  int choose_by_host(Request &request, bool decoding, int64_t row);
   void was_read(Request &request, int64_t count);
   void note_reused(Request &request, int64_t tokens);
   int choose_all(const Array<Request *> &rows, const float *logits);
@@ -80,7 +89,8 @@ class Scheduler {
   Array<Request *> awaited_pieces_, awaited_rows_;
   SamplingRoom *rooms_ = nullptr;  // one for each thread that chooses tokens
   int32_t threads_ = 0;
-  Array<int64_t> chosen_;          // by choose_all()
+  Array<int64_t> chosen_;          // by choose_all(), choose_by_device()
+  Array<double> temperatures_, parts_;  // of draws by the device, a row for each request
   int64_t preempted_ = 0, read_ = 0, reused_ = 0, copied_ = 0;
 };
 
