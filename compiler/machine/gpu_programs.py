@@ -302,7 +302,8 @@ class AttentionFacts:
     tile. dynamic_rows: at most, where the number of queries is dynamic (decision 0125). packed: queries of all
     heads that share keys, which are one tile up to this many. splits, steps: programs that share keys, and blocks
     of keys that each of these has at least. many_rows, warps, few_warps: rows from which a tile has more warps.
-    half_stages, float_stages: of loads.
+    half_stages, float_stages: of loads. padded_head: elements of the longest row of keys that is padded to a power of
+    two; a longer one is two blocks.
     """
 
     half_tiles: tuple[tuple[int, tuple[int, int]], ...] = ((64, (128, 64)), (128, (64, 64)), (1 << 30, (64, 32)))
@@ -317,6 +318,7 @@ class AttentionFacts:
     few_warps: int = 4
     half_stages: int = 3
     float_stages: int = 2
+    padded_head: int = 256
 
 
 #: elements of a thread of a tile, and warps of a program, where a row says nothing else

@@ -39,6 +39,10 @@ class AttentionView:
     block_n: int
     block_d: int
     block_e: int
+    block_r: int  # of the second block of a row of keys; 0: there is none
+    latent: bool  # values are the first elements of keys
+    q_rest_mask: str
+    k_rest_mask: tuple[str, str]
     locate: tuple[str, ...]
     row_lines: tuple[str, ...]
     q_base: str
@@ -102,8 +106,10 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
     head = {"d": node.head_size, "e": node.dims[3].extent}
     masks = {
         n: "" if head[n] == size else f"({n} < {scalar(scope, head[n])})"
-        for n, size in (("d", block_d), ("e", block_e))
+        for n, size in (("d", block_d + plan.rest), ("e", block_e))
     }
+    rest = masks["d"].replace("d", "r")  # the first of two blocks is whole
+    masks["d"] = "" if plan.rest else masks["d"]
     dtype = node.v.buffer.dtype
     begin, whole, end, range_lines = _ranges(node, plan, scope, rows)
     if plan.single:  # the one block may reach past the keys, whatever the rows see of them
@@ -117,6 +123,10 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
         block_n=tile.n,
         block_d=block_d,
         block_e=block_e,
+        block_r=plan.rest,
+        latent=plan.latent,
+        q_rest_mask=mask_text([*row_mask, f"{rest}[None, :]" if rest else ""]),
+        k_rest_mask=_both(rest, "[:, None]", "[None, :]"),
         locate=rows.locate(),
         row_lines=rows.lines(),
         q_base=q[0],

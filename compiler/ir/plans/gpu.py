@@ -243,15 +243,18 @@ class AttentionPlan(GpuPlan):
         heads    the rows of a tile are queries of one head
         packed   the rows of a tile are the queries of all heads that share a key head
 
-    head, value: the padded lengths of a row of keys and of values. order: the order of the tiles, "late first" where
-    the last ones attend to the most keys. queries: they are loaded through a tensor descriptor, too. single: one step
-    takes all keys. seen: a tile reads only the blocks of keys that comparisons in the score leave visible to one of its
-    rows; None: it reads all. precision: as in ProductPlan.
+    head, value: the padded lengths of a row of keys and of values. rest: of a row of keys that is two blocks, the
+    padded length of the second one. latent: values are the first elements of keys, which are read once. order: the
+    order of the tiles, "late first" where the last ones attend to the most keys. queries: they are loaded through a
+    tensor descriptor, too. single: one step takes all keys. seen: a tile reads only the blocks of keys that
+    comparisons in the score leave visible to one of its rows; None: it reads all. precision: as in ProductPlan.
     """
 
     tile: AttentionTile | None = None
     head: int = 0
+    rest: int = 0
     value: int = 0
+    latent: bool = False
     order: str = ""
     queries: bool = False
     single: bool = False

@@ -35,8 +35,10 @@ from .map_plans import map_axes, map_block, map_form, map_room, map_warps
 from .product_plans import (
     attention_form,
     attention_head,
+    attention_latent,
     attention_order,
     attention_queries,
+    attention_rest,
     attention_room,
     attention_seen,
     attention_single,
@@ -139,8 +141,10 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("product-precision", ProductPlan, "precision", lambda k, c: c.gpu.float32),
     _row("attention-tile", AttentionPlan, "tile", lambda k, c: attention_tile(k.node, c.gpu)),
     _row("attention-form", AttentionPlan, "form", lambda k, c: attention_form(k.node, k.plan), "tile"),
-    _row("attention-head", AttentionPlan, "head", lambda k, c: attention_head(k.node)),
+    _row("attention-head", AttentionPlan, "head", lambda k, c: attention_head(k.node, k.plan, c.gpu), "tile"),
+    _row("attention-rest", AttentionPlan, "rest", lambda k, c: attention_rest(k.node, k.plan), "head"),
     _row("attention-value", AttentionPlan, "value", lambda k, c: attention_value(k.node)),
+    _row("attention-latent", AttentionPlan, "latent", lambda k, c: attention_latent(k.node, k.plan), "head value tile"),
     _row("attention-order", AttentionPlan, "order", lambda k, c: attention_order(k.node, k.plan), "form"),
     _row("attention-queries", AttentionPlan, "queries", lambda k, c: attention_queries(k.plan), "tile form"),
     # a weight below 2^-126 is none

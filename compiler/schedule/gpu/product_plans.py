@@ -110,9 +110,29 @@ def attention_form(node: Attention, plan: AttentionPlan) -> str:
     return "packed" if key_group(node) > 1 and queries is not None and queries * 2 <= plan.cut.m else "heads"
 
 
-def attention_head(node: Attention) -> int:
-    """Elements of a row of keys that a tile has; tensor cores want some at least."""
-    return _block_of(node.head_size)
+def attention_head(node: Attention, plan: AttentionPlan, device: Device) -> int:
+    """Elements of a row of keys that a tile has; tensor cores want some at least. Of a long row with a remainder that
+    is a block of its own (512 + 64), those of the first block; descriptors take a row as one."""
+    size = node.head_size.constant
+    assert size is not None
+    whole = _block_of(node.head_size)
+    in_one = size <= device.attention.padded_head or plan.cut.descriptors
+    first = whole // 2
+    return whole if in_one or first + _block(size - first) >= whole else first
+
+
+def attention_rest(node: Attention, plan: AttentionPlan) -> int:
+    """Elements of the second block of a row of keys; 0: there is none."""
+    size = node.head_size.constant
+    assert size is not None
+    return 0 if size <= plan.head else _block(size - plan.head)
+
+
+def attention_latent(node: Attention, plan: AttentionPlan) -> bool:
+    """Whether values are the first elements of keys, as those of a latent space are: a block of keys is their block."""
+    k, v = node.k, node.v
+    alike = (k.buffer, k.offset, k.strides, node.k_pages) == (v.buffer, v.offset, v.strides, node.v_pages)
+    return alike and plan.head == plan.value == node.dims[3].extent.constant and not plan.cut.descriptors
 
 
 def attention_value(node: Attention) -> int:
@@ -122,7 +142,11 @@ def attention_value(node: Attention) -> int:
 
 def _block_of(size: Index) -> int:
     assert size.constant is not None
-    return max(TENSOR_CORE_TILE, power_of_two(size.constant))
+    return _block(size.constant)
+
+
+def _block(size: int) -> int:
+    return max(TENSOR_CORE_TILE, power_of_two(size))
 
 
 def attention_order(node: Attention, plan: AttentionPlan) -> str:
