@@ -27,7 +27,7 @@ REASONS: dict[str, dict[str, str]] = {
     "lower/contract/direct_conv.py": {"x.rank == 5": RANKS, "TILED": KERNELS},
     "lower/contract/float8.py": {"(MANTISSA, BIAS, NAN)": TYPES},
     "lower/contract/quantised.py": {"bits == 8": FORMATS},
-    "lower/contract/quantised_conv.py": {"RAISED": TYPES},
+    "lower/contract/quantised_conv.py": {"RAISED": TYPES, "-128 <= zero <= 127": TYPES},
     "lower/contract/quantised_gpu.py": {"RUNS": FORMATS, "bits == 8": FORMATS},
     "lower/contract/quantised_loops.py": {"bits == 8": FORMATS},
     "lower/core/constants.py": {"self.bits == 8": FORMATS},
