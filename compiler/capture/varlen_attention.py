@@ -4,7 +4,7 @@
     its last query stands at its last key
 
 Each query sees one run of keys, from `first` up to `end`, which a window makes shorter. So the mask is two comparisons
-of the key, by which kernels leave out blocks of other texts. Keys in pages are gathered, text by text, first.
+of the key, by which kernels leave out blocks of other texts. Keys in pages lie behind each other text by text.
 Torch has kernels for CUDA alone, by flash attention; this says the same on every target.
 """
 
@@ -73,9 +73,9 @@ def _attention(given: Mapping[str, Any], statistics: bool) -> tuple[Tensor, Tens
 
 
 def _gathered(pool: Tensor, table: Tensor) -> Tensor:
-    """[pages, rows, heads, size] by [texts, pages of a text] -> [keys of all texts, heads, size]."""
-    texts, most = table.shape
-    return pool[table.long()].reshape(texts * most * pool.shape[1], *pool.shape[2:])
+    """[pages, rows, heads, size] by [texts, pages of a text] -> [keys of all texts, heads, size]. All of these are the
+    keys of one text to the kernel, which reads the pages where they lie."""
+    return pool[table.reshape(1, -1)].flatten(1, 2)[0]
 
 
 class _Texts:

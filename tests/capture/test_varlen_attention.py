@@ -117,11 +117,40 @@ def test_pages_and_a_given_tensor(tmp_path: Path) -> None:
     table = torch.tensor([[4, 1, 0], [2, 5, 3]], dtype=torch.int32)
     pools = tuple(x.unflatten(0, (6, 4)) for x in (k, v))
     inputs = (q, *pools, torch.tensor(of_q, dtype=torch.int32), table, torch.tensor(used, dtype=torch.int32))
-    found, given = mycc.load(mycc.compile(Paged(), inputs, out=tmp_path / "paged.pkg"))(*inputs)
+    package = mycc.compile(Paged(), inputs, out=tmp_path / "paged.pkg")
+    assert any("args.k_pages = " in source for source in kernel_sources(package)), "the pages are copied"
+    found, given = mycc.load(package)(*inputs)
     own = [pool[table.long()].flatten(0, 2) for pool in pools]
     wanted, _ = reference(q, *own, of_q, [0, 12, 24], (-1, 0), used)
     torch.testing.assert_close(found, wanted.float(), rtol=2e-5, atol=2e-6)
     torch.testing.assert_close(given, reference(q, k, v, of_q, of_q)[0].float() + 1, rtol=2e-5, atol=2e-6)
+
+
+class LongPages(torch.nn.Module):
+    """Pages of 256 rows, as torch's kernels want them, in a pool of dynamic length."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, of_q: Tensor, table: Tensor, used: Tensor) -> Tensor:
+        return varlen_attn(
+            q, k, v, of_q, None, 8, 512, window_size=(100, 0), enable_gqa=True, seqused_k=used, block_table=table
+        )
+
+
+def test_pages_of_a_pool_that_grows(tmp_path: Path) -> None:
+    of_q, used = [0, 1, 1, 4], [300, 0, 511]
+    table = torch.tensor([[3, 1], [0, 0], [2, 4]], dtype=torch.int32)
+    q, k, v = operands(4, 5 * 256)
+    pools = tuple(x.unflatten(0, (5, 256)) for x in (k, v))
+    inputs = (q, *pools, torch.tensor(of_q, dtype=torch.int32), table, torch.tensor(used, dtype=torch.int32))
+    pages = torch.export.Dim("pages", min=1, max=50)
+    shapes = (None, {0: pages}, {0: pages}, None, None, None)
+    package = mycc.compile(LongPages(), inputs, out=tmp_path / "long.pkg", dynamic_shapes=shapes)
+    assert any("args.k_pages = " in source for source in kernel_sources(package)), "the pages are copied"
+    own = [pool[table.long()].flatten(0, 2) for pool in pools]
+    wanted, _ = reference(q, *own, of_q, [0, 512, 1024, 1536], (100, 0), used)
+    model = mycc.load(package)
+    torch.testing.assert_close(model(*inputs), wanted.float(), rtol=2e-5, atol=2e-6)
+    more = tuple(torch.cat([pool, pool[:2] * 3]) for pool in pools)
+    torch.testing.assert_close(model(q, *more, *inputs[3:]), wanted.float(), rtol=2e-5, atol=2e-6)
 
 
 class Causal(torch.nn.Module):
