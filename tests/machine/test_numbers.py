@@ -52,6 +52,7 @@ REASONS: dict[str, dict[str, str]] = {
     "schedule/loops/lane_bounds.py": {"MOST_APART": KERNELS},
     "schedule/loops/sliding_window.py": {"MOST_APART": KERNELS},
     "schedule/loops/vertical_reductions.py": {"NEIGHBOURS": KERNELS},
+    "schedule/matrix/matrix_plan.py": {"how.bits == 8": TYPES},
     "schedule/matrix/seen_keys.py": {"_FAR": TYPES},
     "schedule/passes.py": {"GPU_PASSES": TYPES},
 }  # fmt: skip
