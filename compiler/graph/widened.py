@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterator
 
 import torch
 
+from ..ir.layouts import RUNS, fills_lines, line_values, run_of
 from ..machine.targets import Family
 from ..model.graph import ModelGraph, dtype_name
+from ..model.operators.quantised import ZEROS
 from ..model.source_lines import module_of, place_of
 from .fold.constants import INTEGERS, NARROW, SMALL
 from .node import Node
@@ -23,6 +25,8 @@ _READERS = {
     **dict.fromkeys(_TRANSPOSED, (1,)),
 }  # fmt: skip
 
+#: products of weights with scales by groups, and where the weight stands among their arguments
+_GROUPED = {"mycc.grouped_mm.default": 1, "mycc.grouped_int_mm.default": 2}
 #: products of weights of float8, and the byte of its NaN without the sign
 _FLOAT8 = ("mycc.float8_mm.default", "mycc.grouped_mm.default")
 _NAN = 0x7F
@@ -33,6 +37,7 @@ def widened_weights(graph: ModelGraph, families: Collection[Family] = frozenset(
     found = dict.fromkeys(_sentences(graph))
     if "cpu" in families:
         found.update(dict.fromkeys(_not_numbers(graph)))
+    found.update(dict.fromkeys(_by_groups(graph, families)))
     for region in graph.regions.values():
         found.update(dict.fromkeys(widened_weights(region, families)))
     return list(found)
@@ -49,6 +54,27 @@ def _not_numbers(graph: ModelGraph) -> Iterator[str]:
         if is_float8 and bool((raw.view(torch.uint8) & _NAN == _NAN).any()):
             name = module_of(node) or str(weight.target)
             yield f"the float8 weight of '{name}' holds NaN: CPUs multiply it in loops, as floats ({place_of(node)})"
+
+
+def _by_groups(graph: ModelGraph, families: Collection[Family]) -> Iterator[str]:
+    """Of each layer whose groups have a size, or whose scales and zeros are such, that no kernel reads them."""
+    for node in graph.module.graph.nodes:
+        first = _GROUPED.get(str(node.target))
+        if first is None or not is_constant(node.args[first]):
+            continue
+        weight, scales, zeros, bits, group = node.args[first : first + 5]
+        name, k = module_of(node) or str(weight.target), scales.meta["val"].shape[1] * group
+        beside = f"the weight of '{name}' is multiplied in loops, as floats that are made in every call:"
+        if not is_constant(scales) or not (zeros is None or is_constant(zeros)):
+            yield f"{beside} its scales are computed ({place_of(node)})"
+        elif zeros is not None and zeros.meta["val"].dtype not in ZEROS:
+            yield f"{beside} its zeros are {dtype_name(zeros.meta['val'].dtype)} ({place_of(node)})"
+        elif "cpu" in families and not fills_lines(group, k, bits):
+            takes = f"CPUs take groups of a multiple of {line_values(bits)}"
+            yield f"{beside} it has a scale for each {group} values, and {takes} ({place_of(node)})"
+        elif "cuda" in families and not run_of(group, k, first > 1):
+            takes = f"GPUs take groups of a multiple of {RUNS[-2 if first > 1 else -1]}"
+            yield f"{beside} it has a scale for each {group} values, and {takes} ({place_of(node)})"
 
 
 def _sentences(graph: ModelGraph) -> Iterator[str]:

@@ -21,8 +21,22 @@ def line_values(bits: int) -> int:
     return 32 // bits
 
 
+def fills_lines(group: int, k: int, bits: int) -> bool:
+    """Whether groups of so many of k values are whole lines, as panels have them."""
+    return group >= k or group % line_values(bits) == 0
+
+
 #: values of a word of 16 bits, in weights of 4 bits for GPUs
 PLANES = 4
+#: words of a plane's runs that kernels of GPUs take, the widest first: a group is whole runs
+RUNS = (64, 32, 16)
+
+
+def run_of(group: int, k: int, integers: bool) -> int:
+    """The run of weights of k values by groups, beside a left operand of integers or of floats; 0: none fits."""
+    least = RUNS[-2] if integers else RUNS[-1]  # what the instructions of tensor cores take of k
+    run = next((r for r in RUNS if group % r == 0 or group == k), 0)
+    return run if run >= least else 0
 
 
 def tap_pairs(height: int, width: int) -> tuple[tuple[int | None, int], ...]:

@@ -236,6 +236,30 @@ def test_a_weight_that_is_widened_in_every_call_is_told() -> None:
     assert not widened_weights(graph, ("cuda",)), "tensor cores take NaN"
 
 
+@pytest.mark.parametrize("group", [6, 12, 24, 48, 96])
+@pytest.mark.parametrize("integers", [False, True])
+def test_groups_that_no_kernel_reads_are_told(group: int, integers: bool) -> None:
+    """Weights of 4 bits: on CPUs groups are whole lines of eight, on GPUs whole runs of 16, or of 32 beside int8."""
+    w = torch.randint(-8, 8, (32, 96), dtype=torch.int8)
+    scales = torch.rand(32, 96 // group) + 0.1
+    x = torch.randint(-128, 128, (3, 96), dtype=torch.int8) if integers else torch.randn(3, 96)
+
+    def forward(s: Any, x: torch.Tensor) -> torch.Tensor:
+        if integers:
+            return torch.ops.mycc.grouped_int_mm(x, None, s.w, s.s, None, 4, group)
+        return torch.ops.mycc.grouped_mm(x, s.w, s.s, None, 4, group)
+
+    graph = passed(graph_of(forward, x, w=w, s=scales))
+    least = {"cpu": 8, "cuda": 32 if integers else 16}
+    for family, values in least.items():
+        told = widened_weights(graph, (family,))
+        if group % values == 0:
+            assert not told
+        else:
+            machines = {"cpu": "CPUs", "cuda": "GPUs"}[family]
+            assert f"a scale for each {group} values, and {machines} take groups of a multiple of {values} " in told[0]
+
+
 @pytest.mark.parametrize("kind", ["zero points", "transposed"])
 def test_a_quantised_weight_that_is_kept_as_floats_is_told(kind: str) -> None:
     """Zero points of a convolution, and a transposed one: the layer is told, with the reason."""

@@ -10,7 +10,7 @@ from ...graph.patterns import is_op
 from ...ir.buffers import Buffer, Operand
 from ...ir.expr import Expr, cast
 from ...ir.index import ONE, ZERO, Index
-from ...ir.layouts import line_values
+from ...ir.layouts import fills_lines
 from ...ir.structured import Quantised
 from ...model.operators import quantised  # defines the operators
 from ..core.builder import call
@@ -22,9 +22,6 @@ from .float8 import NAN, numbers_of
 from .quantised_gpu import FLOATS, grouped_product, rows_product
 from .quantised_loops import dequantised, float_product, grouped_integer_sums, int_product
 from .quantised_product import quantised_product
-
-#: types of zeros that kernels read; others are computed in loops
-ZEROS = (torch.int8, torch.uint8, torch.float32, torch.float16, torch.bfloat16)
 
 
 @row("aten._int_mm.default")
@@ -126,7 +123,7 @@ def _grouped_gpu(ctx: Context, first: int, a: Tensor, zeros: Tensor | None, bits
     weight, scales, lows = (ctx.constant(first + i) for i in range(3))
     if weight is None or scales is None or (zeros is not None and lows is None):
         return None
-    if lows is not None and lows.tensor.dtype not in ZEROS:
+    if lows is not None and lows.tensor.dtype not in quantised.ZEROS:
         return None
     return grouped_product(ctx, a, (weight, scales, lows), bits, group)
 
@@ -144,7 +141,7 @@ def _grouped(
     k = columns.constant
     if weight is None or scales is None or (zeros is not None and lows is None) or not _takes(ctx) or not k:
         return None
-    if (group < k and group % line_values(bits)) or (lows is not None and lows.tensor.dtype not in ZEROS):
+    if not fills_lines(group, k, bits) or (lows is not None and lows.tensor.dtype not in quantised.ZEROS):
         return None
     float8 = bits == 8 and weight.tensor.dtype != torch.int8
     if float8 and not _are_numbers(weight):

@@ -6,15 +6,13 @@ import torch
 
 from ...ir.buffers import Buffer, Operand
 from ...ir.index import ONE, ZERO, as_index
-from ...ir.layouts import row_words
+from ...ir.layouts import row_words, run_of
 from ...ir.structured import Quantised
 from ..core.constants import Layout, Planes, Transposed
 from ..core.context import ConstantRef, Context
 from ..core.tensor import Tensor
 from .quantised_product import quantised_product
 
-#: words of a plane's runs that kernels take, the widest first: a group is whole runs
-RUNS = (64, 32, 16)
 #: left operands that kernels multiply
 FLOATS = ("f32", "f16", "bf16")
 
@@ -32,9 +30,8 @@ def grouped_product(
     """a [..., k] times a weight with its scales and zeros; None: no kernel reads it so."""
     weight, scales, zeros = refs
     k = a.shape[-1].constant
-    least = RUNS[-1] if a.dtype != "i8" else RUNS[-2]  # what the instructions of tensor cores take of k
-    run = next((r for r in RUNS if group % r == 0 or group == k), 0)
-    if not k or run < least:
+    run = run_of(group, k, a.dtype == "i8") if k else 0
+    if not k or not run:
         return None
     n = weight.tensor.shape[0]
     if bits == 4:

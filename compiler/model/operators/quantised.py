@@ -42,6 +42,9 @@ from torch import Tensor
 
 from .own import own_operator
 
+#: types of zeros that kernels read; others are computed in loops
+ZEROS = (torch.int8, torch.uint8, torch.float32, torch.float16, torch.bfloat16)
+
 #: values that are added to weights of 4 bits, for their halves of bytes
 NIBBLE_ZERO = 8
 
