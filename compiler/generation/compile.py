@@ -25,8 +25,8 @@ __all__ = ["compile_generation", "dynamic_most", "length_of", "task_of"]
 
 #: tokens of a prompt that one call reads at most
 CHUNK = 512
-#: so for models with states of recurrences, whose calls read so many or one: their scans have a fixed length
-RECURRENT_CHUNK = 64
+#: so for models with states of recurrences, whose scans have a fixed length: their calls read so many, fewer, or one
+RECURRENT_CHUNK, SHORT_CHUNK = 64, 8
 
 
 @takes(QuantizedArguments)
@@ -189,6 +189,9 @@ def _entries(
     if model.slots < length:
         facts["back"] = max(chunk, checks) - 1  # tokens that may be taken back
     entries = {"prefill": (Prefill(model), inputs, None, prefill), "decode": decode, **chosen}
+    if model.recurrent and chunk > SHORT_CHUNK:
+        entries["prefill_short"] = (Prefill(model), (tokens(1, SHORT_CHUNK), *inputs[1:]), None, prefill)
+        facts["short"] = SHORT_CHUNK
     if checks:
         if model.recurrent:
             raise CompileError(

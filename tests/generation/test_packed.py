@@ -142,3 +142,19 @@ def test_networks_with_attention_of_their_own_read_prompts_one_by_one(tmp_path: 
     found, counts = run(model, prompts, 3)
     assert found == [greedy(network, prompt, 3) for prompt in prompts]
     assert counts.calls == 2 + 2
+
+
+@pytest.mark.parametrize("texts", [1, 3])
+def test_recurrences_read_what_is_left_in_short_pieces(texts: int, tmp_path: Path) -> None:
+    """Of a model whose pieces have 64 tokens or 8: 85 tokens are a whole piece, two short ones and five single ones."""
+    network = make_network("mamba2", **KINDS["mamba2"])
+    package = mycc.compile_generation(
+        network, out=tmp_path / "text.pkg", max_length=LENGTH, max_batch=texts, verify=False,
+        options={"codegen.sources": False, "build.flags": QUICK},
+    )  # fmt: skip
+    model = mycc.load(package)
+    prompts = prompts_of(85, 8, 7)[:texts]
+    found, counts = run(model, prompts, 6)
+    assert found == [greedy(network, prompt, 6) for prompt in prompts]
+    if texts == 1:
+        assert counts.calls == 1 + 2 + 5 + 5

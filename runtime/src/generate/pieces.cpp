@@ -27,7 +27,7 @@ int Scheduler::plan(Request &request, int64_t most, int64_t *count) {
   note_reused(request, request.read - before);
   if (request.left() == 1) return MYCC_OK;  // the next step takes it with the others
   int64_t found = request.left() < most ? request.left() : most;
-  if (program_.recurrent && found < program_.chunk) found = 1;
+  if (program_.recurrent && found < program_.chunk) found = found < program_.short_chunk ? 1 : program_.short_chunk;
   if (grow(request, request.read + found)) *count = found;
   return MYCC_OK;
 }
@@ -60,8 +60,7 @@ int Scheduler::read(const Piece &piece, int32_t number) {
   }
   const int64_t *tokens = request.tokens.begin() + request.read;
   const int64_t place = int64_t(awaited_pieces_.size());  // logits that nobody needs are overwritten there
-  const bool one = program_.recurrent && piece.count < program_.chunk;
-  if (int status = program_.read(tokens, piece.count, request.read, request.blocks.begin(), request.blocks.size(), one,
+  if (int status = program_.read(tokens, piece.count, request.read, request.blocks.begin(), request.blocks.size(),
                                  logits, place))
     return broken(status, &self, 1);
   was_read(request, piece.count);

@@ -58,10 +58,11 @@ int TextProgram::init(mycc_model *model) {
     vocabulary = number("vocabulary", 0), recurrent = number("recurrent", 0) != 0;
     ring = number("back", -1) >= 0, threads = model->threads;
     block = number("block", 0), blocks = number("blocks", 0), tile = number("tile", 0);
-    candidates = number("candidates", 0);
+    candidates = number("candidates", 0), short_chunk = number("short", 1);
   }
   prefill_ = mycc_entry_find(model, "prefill"), decode_ = mycc_entry_find(model, "decode");
-  copy_ = mycc_entry_find(model, "copy");
+  copy_ = mycc_entry_find(model, "copy"), short_ = mycc_entry_find(model, "prefill_short");
+  if (short_ < 0 || short_chunk < 1) short_chunk = 1;
   const bool whole = length > 1 && texts > 0 && chunk > 0 && vocabulary > 0 && prefill_ >= 0 && decode_ >= 0 &&
                      texts < 1 << 20 && (!blocks || (block > 0 && blocks > columns() && blocks < 1 << 30 && copy_ >= 0));
   if (!whole) return fail(MYCC_ERROR_LOAD, "what the package says of its text generation is not whole");
@@ -98,9 +99,11 @@ void TextProgram::set(int32_t text, int64_t token, int64_t start, const int32_t 
 }
 
 int TextProgram::read(const int64_t *tokens, int64_t count, int64_t start, const int32_t *blocks_of, size_t n_blocks,
-                      bool one, float *logits, int64_t piece) {
+                      float *logits, int64_t piece) {
   set(0, tokens[0], start, blocks_of, n_blocks);
-  return call(one ? decode_ : prefill_, tokens, 1, count, logits, chooses() ? device_.piece(piece) : nullptr);
+  const bool part = recurrent && count < chunk;
+  const int32_t entry = !part ? prefill_ : count == 1 ? decode_ : short_;
+  return call(entry, tokens, 1, count, logits, chooses() ? device_.piece(piece) : nullptr);
 }
 
 int TextProgram::decode(int32_t rows, float *logits) {

@@ -26,11 +26,12 @@ class TextProgram {
   // Reads what the package says of itself. MYCC_ERROR_INPUT: it does not generate text.
   int init(mycc_model *model);
 
-  // Reads `count` tokens of a text behind its first `start`; `logits` of what follows them. one: by the function for
-  // one token. blocks: of the text, n_blocks of them; where texts have rows, the one block is the row.
+  // Reads `count` tokens of a text behind its first `start`; `logits` of what follows them. Of a model with recurrences a
+  // call has `chunk` tokens, `short_chunk` or one. blocks: of the text, n_blocks of them; where texts have rows, the one
+  // block is the row.
   // logits: on the host; the call returns when they are there. NULL: they stay on the device as those of piece `piece`.
-  int read(const int64_t *tokens, int64_t count, int64_t start, const int32_t *blocks, size_t n_blocks, bool one,
-           float *logits, int64_t piece);
+  int read(const int64_t *tokens, int64_t count, int64_t start, const int32_t *blocks, size_t n_blocks, float *logits,
+           int64_t piece);
   // A token more of several texts, which have been set by set(). logits: on the host; NULL: they stay on the device.
   int decode(int32_t texts, float *logits);
   // Whether one call reads texts of any lengths, each as pack() says; and whether that is for the texts of a step too.
@@ -64,6 +65,7 @@ class TextProgram {
   int reset() { return mycc_state_reset(model_, state_); }
 
   int64_t length = 0, texts = 0, chunk = 0, vocabulary = 0;  // as the manifest has them
+  int64_t short_chunk = 1;        // tokens of a piece that is not whole, where pieces have fixed lengths
   int64_t block = 0, blocks = 0;  // tokens of a block; blocks: 0: each text has a row of the cache
   int64_t candidates = 0;         // that the device gives of a row; 0: it finds the likeliest token alone
   int32_t threads = 1;            // of a call
@@ -83,7 +85,7 @@ class TextProgram {
 
   mycc_model *model_ = nullptr;
   mycc_state *state_ = nullptr;
-  int32_t prefill_ = -1, decode_ = -1, copy_ = -1, argmax_ = -1, read_ = -1, draw_ = -1, candidates_ = -1;
+  int32_t prefill_ = -1, decode_ = -1, copy_ = -1, argmax_ = -1, read_ = -1, draw_ = -1, candidates_ = -1, short_ = -1;
   bool on_device_ = false;
   float *logits_[2] = {nullptr, nullptr};  // pinned where the package runs on a GPU
   DeviceLogits device_;
