@@ -45,14 +45,14 @@ REASONS: dict[str, dict[str, str]] = {
     "cpu/reduction_views.py": {"REDUCTIONS": OPERATORS, "OPERANDS": OPERATORS},
     "cpu/row_pipeline_views.py": {"i == 0": "the first stage"},
     "cpu/statements.py": {
-        "len(group) > 1": "stores that are one statement", "LONGEST_VECTOR": "lanes of a whole row",
-        "extent.constant % LONGEST_VECTOR == 0": "a row of whole vectors on every level has no tail",
+        "len(group) > 1": "stores that are one statement",
+        "extent.constant % WIDEST_LANES == 0": "a row of whole vectors on every level has no tail",
     },
     "cpu/structured_views.py": {
         "0 <= value.constant <= 1": "numbers that stay in the text",
         "form.stride > 1": "template arguments that are not the default",
         "groups > 1": "a run of channels is that of a group",
-        "run.constant % LONGEST_VECTOR == 0": "a row of whole vectors on every level has no tail",
+        "run.constant % WIDEST_LANES == 0": "a row of whole vectors on every level has no tail",
     },
     "cpu/tile_views.py": {"WIDEST": "rows that have a statement that moves them"},
     "cpu/views/reductions.py": {

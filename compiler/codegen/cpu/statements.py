@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from ...ir.index import Var
 from ...ir.nodes import Node
+from ...machine.cpu import WIDEST_LANES
 from ...schedule.loops.interleave import groups
 from .emit import Emitter
 from .scope import Scope
 from .views.loops import Lanes
-
-LONGEST_VECTOR = 16
 
 
 def emit_stores(emitter: Emitter, *nodes: Node) -> None:
@@ -27,7 +26,7 @@ def lanes_view(
 ) -> Lanes:
     """What two emitters made of the same stores, as the vector loop over `vector`; moved, peel: as in Lanes."""
     extent = vector.extent
-    whole = not peel and extent.constant is not None and extent.constant % LONGEST_VECTOR == 0
+    whole = not peel and extent.constant is not None and extent.constant % WIDEST_LANES == 0
     return Lanes(
         name or scope.loop(vector),
         main.index(extent),

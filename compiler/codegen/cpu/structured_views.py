@@ -21,13 +21,13 @@ from ...ir.plans.matrix import EpiloguePlan, MatrixPlan, Packing
 from ...ir.rewrite import epilogues
 from ...ir.rewrite.epilogues import gemm_epilogue
 from ...ir.structured import WINOGRAD_FORMS, Attention, AttentionGradient, Conv, Gemm, Patches
+from ...machine.cpu import WIDEST_LANES
 from ...machine.cpu_products import CONVOLUTIONS, MATRIX_TILES
 from .emit import Emitter
 from .epilogue_terms import added, lifted_prefetches, results
 from .lift import Lifted
 from .prefetch import prefetch_lines
 from .scope import Param, Scope
-from .statements import LONGEST_VECTOR
 from .views.loops import Lanes
 from .views.structured import AttentionKernel, Epilogue, GemmKernel
 
@@ -308,7 +308,7 @@ def _segment(scope: Scope, stores: Sequence[Store], column: Var, accs: dict[str,
         for s in stores:
             e.store(s)
     main, tail = emitters
-    whole = run.constant is not None and run.constant % LONGEST_VECTOR == 0
+    whole = run.constant is not None and run.constant % WIDEST_LANES == 0
     return Lanes("column", main.index(column.extent), tuple(main.pre), tuple(main.body), tuple(tail.body), whole)
 
 
