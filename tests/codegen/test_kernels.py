@@ -67,6 +67,19 @@ class Quantised(nn.Module):
         return torch.ops.mycc.grouped_mm(h, halves, scales, None, 4, 8) + a[0]
 
 
+class QuantisedMap(nn.Module):
+    """A depthwise convolution of int8, scaled and rounded to int8 again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("taps", torch.ones(40, 1, 3, 3, dtype=torch.int8))
+
+    def forward(self, a: torch.Tensor) -> torch.Tensor:
+        taps, ones = self.get_buffer("taps"), [1, 1]
+        sums = torch.ops.mycc.int_conv(a.to(torch.int8), taps, 3, ones, ones, ones, 40)
+        return (sums * 0.25).round().clamp(-128, 127).to(torch.int8)
+
+
 #: golden -> (templates that it shows, function, inputs, modules, dynamic batch)
 @torch.library.custom_op("mycctest::scaled", mutates_args=())
 def scaled(x: torch.Tensor, factor: float, times: int) -> torch.Tensor:
@@ -187,6 +200,7 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], tuple[torch.Tensor, ...], tupl
     "gemm_glu": (
         "gemm", lambda u, g, a: F.silu(g(a)) * u(a), (x,), (nn.Linear(40, 48), nn.Linear(40, 48)), True
     ),
+    "conv_integer": ("conv_integer", lambda layer, a: layer(a), (torch.randn(2, 40, 9, 9),), (QuantisedMap(),), False),
     "gemm_quantised": ("gemm_quantised", lambda layers, a: layers(a), (x,), (Quantised(),), True),
     "gemm_unpacked": ("gemm_unpacked", lambda a, b: a @ b.transpose(1, 2), (x, x), (), True),
     "conv": ("conv", lambda c, a: torch.relu(c(a)), (image,), (nn.Conv2d(8, 20, 3, 2, 1),), True),
