@@ -84,6 +84,26 @@ def test_hidden_blocks_are_not_read(name: str, interpreter: TritonInterpreter) -
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+class _Near(torch.nn.Module):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        places = torch.arange(512)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=(places[:, None] - places).abs() < 24)
+
+
+def test_a_mask_of_distances_is_not_stored(interpreter: TritonInterpreter) -> None:
+    """The last 64 queries see keys from 425 on, in blocks of 64 at most."""
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 512, 32, generator=draw) for _ in range(3))
+    wanted = _Near()(q, k, v)
+    k[:, :, :256] = v[:, :, :256] = torch.nan
+    program = program_of(capture(_Near(), (q, k, v)))
+    (found,) = [x for x in program.schedule.kernels if isinstance(x.plan, AttentionPlan)]
+    assert found.plan.seen is not None
+    assert not any(b.kind == "const" for b in found.node.reads()), "the mask is stored"
+    (result,) = run_interpreted(program, interpreter, (q, k, v), {})
+    torch.testing.assert_close(result[:, :, 448:], wanted[:, :, 448:], rtol=1e-4, atol=1e-5)
+
+
 class _Packed(torch.nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, texts: Tensor) -> Tensor:
         return varlen_attn(q, k, v, texts, texts, 200, 200, window_size=(-1, 0), enable_gqa=True)

@@ -29,6 +29,7 @@ _VIEWS = (
 _GENERATED = (
     "add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_not",
     "logical_and", "logical_or", "logical_not", "where", "tril", "triu", "_to_copy", "neg", "rsub",
+    "abs",
 )  # fmt: skip
 
 
