@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 __all__ = ["main"]
@@ -9,6 +10,8 @@ __all__ = ["main"]
 
 def main() -> None:
     """Runs the command line. Exit code 2 where the extra `cli` is not installed."""
+    # torch, which is not yet loaded, then asks Linux for large pages: copies of weights take a third of the time
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     try:
         from .cli import app
     except ModuleNotFoundError as error:

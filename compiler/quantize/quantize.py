@@ -153,13 +153,18 @@ def _integers(layer: Layer, form: NumberFormat, known: dict[object, IntegerWeigh
     key = memory_key(layer.weight), layer.transposed
     if key not in known:
         matrix = layer.matrix
-        if not bool(torch.isfinite(matrix).all()):
+        if not _is_finite(matrix):
             raise CompileError(
                 f"the weight of '{layer.name}' holds NaN or infinity, which no integer stands for",
                 hint=f"Leave the layer as it is: --quantize-skip {layer.name}.",
             )
         known[key] = to_integers(matrix, form)
     return known[key]
+
+
+def _is_finite(matrix: Tensor) -> bool:
+    """Whether there is no NaN and no infinity; a sum has them too, and is one pass over a large matrix."""
+    return bool(torch.isfinite(matrix.sum())) or bool(torch.isfinite(matrix).all())
 
 
 def _row(row: Quantized, form: NumberFormat) -> LayerRow:

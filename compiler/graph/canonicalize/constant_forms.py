@@ -7,6 +7,7 @@ import torch
 from .index_forms import Affine, Choice, Form, uniform
 
 _MAX_ELEMENTS = 1 << 24  # a stored 4096 x 4096 mask
+_LOOKED_AT = 1000  # elements that tell an ordinary weight
 
 
 def constant_form(tensor: torch.Tensor) -> Form | None:
@@ -15,14 +16,15 @@ def constant_form(tensor: torch.Tensor) -> Form | None:
         return None
     if tensor.dtype.itemsize == 1 and tensor.is_floating_point():
         tensor = tensor.float()  # torch neither compares nor counts them
-    if tensor.is_floating_point() and tensor.reshape(-1)[:1000].unique().numel() > 2:
+    two = tensor.reshape(-1)[:_LOOKED_AT].unique().numel() <= 2
+    floats = tensor.dtype == torch.bool or tensor.is_floating_point()
+    if not two and (floats or not _begins_affine(tensor)):
         return None  # an ordinary weight: not worth a look at all of it
     first = tensor.reshape(-1)[0]
-    if bool((tensor == first).all()):
+    if two and bool((tensor == first).all()):
         return _uniform(tensor, first)
-    if tensor.dtype == torch.bool or tensor.is_floating_point():
-        return _triangle(tensor)
-    return _affine(tensor) or _triangle(tensor)
+    found = None if floats else _affine(tensor)
+    return _triangle(tensor) if found is None and two else found
 
 
 def _uniform(tensor: torch.Tensor, first: torch.Tensor) -> Form:
@@ -30,6 +32,12 @@ def _uniform(tensor: torch.Tensor, first: torch.Tensor) -> Form:
     if isinstance(value, int) and not isinstance(value, bool):
         return Affine((0,) * tensor.dim(), value)
     return uniform(tensor.dim(), value)
+
+
+def _begins_affine(tensor: torch.Tensor) -> bool:
+    """Whether the first elements of a tensor of integers are as far from one another as the first two."""
+    row = tensor[(0,) * (tensor.dim() - 1)][:_LOOKED_AT].to(torch.int64) if tensor.dim() else tensor.reshape(1)
+    return bool((row.diff() == row[1] - row[0]).all()) if row.numel() > 1 else True
 
 
 def _affine(tensor: torch.Tensor) -> Affine | None:

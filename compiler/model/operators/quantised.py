@@ -64,7 +64,7 @@ def unpacked(w: Tensor, bits: int, columns: int) -> Tensor:
 
 def packed(values: Tensor) -> Tensor:
     """Weights -8 .. 7, [N, K], as uint8 [N, ceil(K / 2)]."""
-    shifted = (values.to(torch.int16) + NIBBLE_ZERO).to(torch.uint8)
+    shifted = (values.to(torch.int8) + NIBBLE_ZERO).view(torch.uint8)
     if shifted.shape[-1] % 2:
         shifted = torch.nn.functional.pad(shifted, (0, 1), value=NIBBLE_ZERO)
     return shifted[..., 0::2] | (shifted[..., 1::2] << 4)
@@ -74,10 +74,11 @@ def dequantised(
     w: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, group: int, columns: int, dtype: torch.dtype
 ) -> Tensor:
     """The weights that they stand for, [N, columns], computed in `dtype`."""
-    values = unpacked(w, bits, columns).to(dtype).unflatten(-1, (-1, group))
+    values = unpacked(w, bits, columns).to(dtype, copy=True).unflatten(-1, (-1, group))  # one copy: they may be large
     if zeros is not None:
-        values = values - zeros.to(dtype).unsqueeze(-1)
-    return (values * scales.to(dtype).unsqueeze(-1)).flatten(-2)
+        values -= zeros.to(dtype).unsqueeze(-1)
+    values *= scales.to(dtype).unsqueeze(-1)
+    return values.flatten(-2)
 
 
 def _wide(x: Tensor) -> torch.dtype:
