@@ -42,6 +42,22 @@ def test_zoo(name: str, train: bool) -> None:
     assert check(model, args, train) == []
 
 
+class Pooled(nn.Module):
+    """Convolutions around a pool over padding: its gradient is computed in the order of the weight gradient's rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.Conv2d(8, 16, 1, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(nn.functional.max_pool2d(nn.functional.pad(self.first(x), (1, 1, 1, 1)), 3, 2))
+
+
+def test_gradient_of_a_pool_over_padding() -> None:
+    torch.manual_seed(0)
+    assert check(Pooled(), (torch.randn(2, 3, 32, 32),), train=True, fullgraph=True) == []
+
+
 def test_losses_of_many_steps() -> None:
     """An optimizer between the calls changes the parameters that the next call reads."""
     torch.manual_seed(0)

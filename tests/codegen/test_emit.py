@@ -164,6 +164,9 @@ def test_positions_as_values() -> None:
     assert text(IndexValue(v)) == "iota(v)"
     assert text(IndexValue(v * 3 + i)) == "3 * iota(0) + (i + v * 3)"
     assert text(IndexValue(i + 1)) == "(int64_t)(i + 1)"
+    turns = "place_remainder(place_quotient(iota(v), 4), 4)"  # lanes without one step: a sum is a factor all the same
+    moved = call("mul", IndexValue((v // 4) % 4 + 1), Const(18, "i64"))
+    assert text(moved) == f"({turns} + 1) * (int64_t)18"
 
 
 def test_sizes_of_the_user_do_not_meet_our_names() -> None:

@@ -444,7 +444,7 @@ class Emitter:
     def _index_value(self, e: IndexValue) -> Printed:
         stride = self._stride(e.index)
         if stride is None:
-            return Printed(self._vector_index(e.index))
+            return Printed(self._vector_index(e.index), Precedence.SUM)
         first = self.index(e.index)
         if not stride.terms:
             return Printed(f"(int64_t)({first})")

@@ -241,8 +241,10 @@ class TritonEmitter:
         printed = self._polynomial(index)
         if any(isinstance(a, Var) and self.places[a].counted for a in index.atoms()) and not self.index_axes(index):
             return f"tl.full([], {printed.text}, tl.int64)"
-        if self.scope.wide or index.constant is not None:
+        if index.constant is not None:
             return printed.text
+        if self.scope.wide:
+            return printed.text if printed.precedence == _ATOM else f"({printed.text})"
         if not self.index_axes(index) and not _has_places(index):
             return printed.text if printed.precedence == _ATOM else f"({printed.text})"
         return f"{_atom(printed)}.to(tl.int64)"
