@@ -10,8 +10,11 @@ output behind the model's results; a changed argument gets an output of its own:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import itemgetter
 
 import torch
 from torch import fx
@@ -93,8 +96,8 @@ def share_state(graphs: Sequence[ModelGraph]) -> list[ModelGraph]:
             if change.initial is not None:
                 key = memory_key(change.initial)
                 if key not in slots:
-                    _check_apart(change.name, change.initial, slots)
                     slots[key] = replace(change, slot=len(slots))
+    _check_apart([(change.name, change.initial) for change in slots.values() if change.initial is not None], slots)
     names = _unique([change.name for change in slots.values()])
     for (key, change), name in zip(list(slots.items()), names, strict=True):
         slots[key] = replace(change, name=name)
@@ -132,6 +135,7 @@ def training_notes(graphs: Iterable[ModelGraph]) -> list[str]:
 
 
 def _shared(graph: ModelGraph, slots: dict[object, InPlace]) -> ModelGraph:
+    _check_apart([(n, t) for n, t in graph.constants.items() if memory_key(t) not in slots], slots)
     for target, tensor in list(graph.constants.items()):
         known = slots.get(memory_key(tensor))
         if known is not None:
@@ -139,8 +143,6 @@ def _shared(graph: ModelGraph, slots: dict[object, InPlace]) -> ModelGraph:
             graph = _as_input(graph, node, known.name, tensor)
             own = InPlace(len(graph.inputs) - 1, None, known.name, tensor)
             graph = replace(graph, in_place=(*graph.in_place, own))
-        else:
-            _check_apart(target, tensor, slots)
     rows = []
     for change in graph.in_place:
         if change.initial is not None:
@@ -151,18 +153,24 @@ def _shared(graph: ModelGraph, slots: dict[object, InPlace]) -> ModelGraph:
     return replace(graph, in_place=tuple(sorted(rows, key=lambda change: (change.initial is not None, change.input))))
 
 
-def _check_apart(target: str, tensor: torch.Tensor, slots: dict[object, InPlace]) -> None:
-    for change in slots.values():
-        assert change.initial is not None
-        if (
-            tensor.numel()
-            and _span(tensor)[0] < _span(change.initial)[1]
-            and _span(change.initial)[0] < _span(tensor)[1]
-        ):
-            raise CompileError(
-                f"the model changes its buffer '{change.name}', which shares memory with '{target}'",
-                hint="Give each of them memory of its own: register one as a clone().",
-            )
+def _check_apart(tensors: Iterable[tuple[str, torch.Tensor]], slots: Mapping[object, InPlace]) -> None:
+    """Raises CompileError where a tensor shares memory with another one of the state."""
+    state = [(*_span(c.initial), c) for c in slots.values() if c.initial is not None and c.initial.numel()]
+    state.sort(key=itemgetter(0))
+    reach = list(accumulate((end for _, end, _ in state), max))  # of all up to each
+    for target, tensor in tensors:
+        if not tensor.numel():
+            continue
+        first, behind = _span(tensor)
+        for i in reversed(range(bisect_left(state, behind, key=itemgetter(0)))):
+            if reach[i] <= first:
+                break
+            _, end, change = state[i]
+            if end > first and change.initial is not tensor:
+                raise CompileError(
+                    f"the model changes its buffer '{change.name}', which shares memory with '{target}'",
+                    hint="Give each of them memory of its own: register one as a clone().",
+                )
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
@@ -172,13 +180,13 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    found: list[str] = []
+    found: dict[str, None] = {}
     for name in names:
         unique, n = name, 1
         while unique in found:
             unique, n = f"{name}_{n}", n + 1
-        found.append(unique)
-    return found
+        found[unique] = None
+    return list(found)
 
 
 def _placeholders(graph: ModelGraph) -> list[fx.Node]:

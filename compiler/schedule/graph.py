@@ -33,11 +33,19 @@ class NodeGraph:
         self._position = {n: i for i, n in enumerate(self.nodes)}
         for node in self.nodes:
             self._enter(node)
+        #: lists that may not be in the order of the program any more
+        self._disordered: dict[int, list[AnyNode]] = {}
 
     def _enter(self, node: AnyNode) -> None:
         for table, buffers in self._tables(node):
             for buffer in buffers:
                 table.setdefault(buffer, []).append(node)
+
+    def _enter_late(self, node: AnyNode) -> None:
+        """Of a node that is not the last one: behind those that are there."""
+        self._enter(node)
+        for table, buffers in self._tables(node):
+            self._disordered |= {id(table[buffer]): table[buffer] for buffer in buffers}
 
     def _leave(self, node: AnyNode) -> None:
         for table, buffers in self._tables(node):
@@ -84,13 +92,19 @@ class NodeGraph:
         self._leave(old)
         self._position[new] = self._position.pop(old)
         self.nodes[place] = new
-        self._enter(new)
+        self._enter_late(new)
 
     def replace_by(self, old: AnyNode, new: Sequence[AnyNode]) -> None:
         """Puts nodes in another's place, in their order."""
         place = self._place(old)
+        self._leave(old)
         self.nodes[place : place + 1] = new
-        self._index()
+        self._position = {n: i for i, n in enumerate(self.nodes)}
+        for node in new:
+            self._enter_late(node)
+        for nodes in self._disordered.values():
+            nodes.sort(key=self.position)
+        self._disordered = {}
 
     def remove(self, node: AnyNode) -> None:
         """Takes a node out."""

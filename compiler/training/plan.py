@@ -144,7 +144,10 @@ def _first(slot: Slot, parameter: torch.Tensor, settings: Mapping[str, Any], sta
     if isinstance(known, torch.Tensor):
         return known.detach()
     value = float(settings[slot.fill]) if slot.fill else 0.0
-    return torch.full(tuple(slot.shape(parameter.shape)), value, dtype=parameter.dtype)
+    shape = tuple(slot.shape(parameter.shape))
+    if not value:
+        return torch.zeros(shape, dtype=parameter.dtype)  # memory that is written by nobody takes none
+    return torch.full(shape, value, dtype=parameter.dtype)
 
 
 def _steps(state: Mapping[str, Any]) -> float:

@@ -81,11 +81,16 @@ class _State:
         return cls(values, examples)
 
 
+#: elements after which examples come again: sines of all would be most of a large model's compile
+_PERIOD = 65_521
+
+
 def _like_moments(value: torch.Tensor, square: bool) -> torch.Tensor:
     """An example of what an optimizer keeps after some steps: averages of small gradients, or of their squares."""
-    places = torch.arange(value.numel(), dtype=torch.float64)
-    wave = torch.sin(places * 12.9898 + 1).reshape(value.shape)
-    return ((1 + wave / 2) * 1e-4 if square else wave * 1e-3).to(value.dtype)
+    count = value.numel()
+    wave = torch.sin(torch.arange(min(count, _PERIOD), dtype=torch.float64) * 12.9898 + 1)
+    part = ((1 + wave / 2) * 1e-4 if square else wave * 1e-3).to(value.dtype)
+    return part.repeat(-(-count // _PERIOD))[:count].reshape(value.shape)
 
 
 def accumulators(plan: Plan) -> dict[str, torch.Tensor]:

@@ -14,7 +14,7 @@ from ...runtime.certificate import VERIFY_SEED, InputCheck
 from ...runtime.errors import CompileError, RunError
 from ..model.graph import ModelGraph
 from .check_inputs import Attempt, Draw, attempts
-from .compare import Deviation, deviation, same
+from .compare import Deviation, all_finite, deviation, same
 from .condition import LARGE, Noise, chooses, jumps, noisy
 from .index_outputs import Places, picked, place_outputs
 from .reference import eager, reference
@@ -57,7 +57,13 @@ class Compared:
         return deviation(self.found, self.wanted, _either(self.settled, doubtful))
 
     def of_eager(self, doubtful: Tensor | None) -> Deviation:
+        if doubtful is None:
+            return self._of_eager
         return deviation(self.own, self.wanted, _either(self.overflowed, doubtful))
+
+    @cached_property
+    def _of_eager(self) -> Deviation:
+        return deviation(self.own, self.wanted, self.overflowed)
 
 
 def _either(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -69,10 +75,11 @@ def _compared(found: Tensor, own: Tensor, wanted: Tensor) -> Compared:
         return Compared(found, own, _wide(own), eager_is_reference=True)
     if not wanted.is_floating_point() or found.shape != wanted.shape:
         return Compared(found, own, wanted)
-    over = ~torch.isfinite(own) & torch.isfinite(wanted)
     value = Compared(found, own, wanted)
-    if bool(over.any()):
-        value = Compared(found, own, wanted, over, over & same(found.double(), own.double()))
+    if not all_finite(own):
+        over = ~torch.isfinite(own) & torch.isfinite(wanted)
+        if bool(over.any()):
+            value = Compared(found, own, wanted, over, over & same(found.double(), own.double()))
     if value.of_eager(None).squares != math.inf:
         return value
     return Compared(found, own, own.double(), eager_is_reference=True)
@@ -108,7 +115,7 @@ class Sample:
 
 
 def _some_finite(tensor: Tensor) -> bool:
-    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).any())
+    return not tensor.is_floating_point() or all_finite(tensor) or bool(torch.isfinite(tensor).any())
 
 
 @dataclass(frozen=True)
