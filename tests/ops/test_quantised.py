@@ -278,6 +278,29 @@ def test_depthwise_tiles(dtype: torch.dtype, target: str, tmp_path: Path) -> Non
                 assert torch.equal(next(found).double(), want), (x.shape, w)
 
 
+class Sized(nn.Module):
+    """Convolutions of maps whose height and width the call says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("w", torch.randint(-128, 128, (24, 16, 3, 3), dtype=torch.int8))
+        self.register_buffer("v", torch.randint(-128, 128, (24, 1, 3, 3), dtype=torch.int8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = ops.int_conv(x, self.w, 3, [1, 2], [1, 0, 0, 2], [1, 1], 1)
+        return ops.int_conv((y % 256 - 128).to(torch.int8), self.v, -7, [2, 1], [1, 1], [1, 1], 24)
+
+
+def test_convolutions_of_maps_of_any_size(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, dims = Sized(), {2: torch.export.Dim("height", min=4, max=64), 3: torch.export.Dim("width", min=4, max=64)}
+    x = torch.randint(-128, 128, (2, 16, 9, 12), dtype=torch.int8)
+    package = mycc.load(mycc.compile(model, (x,), out=tmp_path / "m.pkg", dynamic_shapes=(dims,)))
+    for h, w in ((9, 12), (4, 5), (13, 31), (64, 7)):
+        x = torch.randint(-128, 128, (2, 16, h, w), dtype=torch.int8)
+        assert torch.equal(package(x), model(x)), (h, w)
+
+
 def test_layers_of_one_shape_keep_their_own_weights(tmp_path: Path) -> None:
     """A tensor subclass that holds the quantised weight has no memory of its own by which two could be told apart."""
     ao = pytest.importorskip("torchao.quantization")

@@ -144,8 +144,14 @@ def _padded(x: Tensor, padding: list[int], dims: int) -> tuple[Tensor, list[int]
 def _fake_conv(
     x: Tensor, w: Tensor, _: int, stride: list[int], padding: list[int], dilation: list[int], groups: int
 ) -> Tensor:
-    zeros = [0] * len(stride)
-    x, padding = _padded(x.float(), padding, len(stride))
+    dims, zeros = len(stride), [0] * len(stride)
+    if any(isinstance(n, torch.SymInt) for n in x.shape[2:]):  # torch's own function would fix them
+        each = len(padding) // dims
+        around = [padding[d * each] + padding[d * each + each - 1] for d in range(dims)]
+        windows = zip(x.shape[2:], w.shape[2:], around, stride, dilation, strict=True)
+        sizes = [(n + zeros_of - d * (k - 1) - 1) // s + 1 for n, k, zeros_of, s, d in windows]
+        return x.new_empty([x.shape[0], w.shape[0], *sizes], dtype=torch.int32)
+    x, padding = _padded(x.float(), padding, dims)
     return torch.convolution(x, w.float(), None, stride, padding, dilation, False, zeros, groups).to(torch.int32)
 
 
