@@ -49,7 +49,7 @@ def compile_generation(
     """Compiles a causal language model to a package that generates text without torch.
 
     The package has two entry points that share weights and a cache of keys and values: `prefill` reads a piece of a
-    prompt, `decode` takes one token more of each text. For GPUs further ones (`argmax`, `draw`, `candidates`) choose
+    prompt, `decode` takes one token more of each text. For GPUs further ones (`argmax`, `draw` and others) choose
     tokens by the logits, which stay there. The package holds the tokenizer, the chat template and the settings of
     generation_config.json.
 

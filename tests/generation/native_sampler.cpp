@@ -22,22 +22,17 @@ int test_choose(const mycc_sampling *sampling, const int64_t *prompt, int64_t le
   return 0;
 }
 
-// The same by what a device gives of each row: the likeliest tokens in their order, and the sum of all weights. -2 stands
-// for a token that needs all logits. None of them is noted.
-int test_choose_of(const mycc_sampling *sampling, const float *logits, const int64_t *tokens, const double *sums,
-                   int64_t rows, int64_t candidates, int64_t vocabulary, int64_t *chosen) {
+// The same by the likeliest tokens of each row, in their order. -2 stands for a token that needs something else. None of
+// them is noted.
+int test_choose_of(const mycc_sampling *sampling, const float *logits, const int64_t *tokens, int64_t rows,
+                   int64_t candidates, int64_t vocabulary, int64_t *chosen) {
   mycc::runtime::Sampler sampler;
   mycc::runtime::SamplingRoom room;
   if (!sampler.init(*sampling, sampling->seed, nullptr, 0)) return 1;
   for (int64_t i = 0; i < rows; ++i) {
     chosen[i] = -2;
-    if (sampler.need(vocabulary, candidates) == mycc::runtime::Need::all) continue;
-    const int64_t at = i * candidates;
-    const int64_t found = sampler.choose_of(logits + at, tokens + at, candidates, sums[i], vocabulary, room);
-    if (found >= 0)
-      chosen[i] = found;
-    else
-      sampler.drawn();
+    if (sampler.need(vocabulary, candidates) != mycc::runtime::Need::candidates) continue;
+    chosen[i] = sampler.choose_of(logits + i * candidates, tokens + i * candidates, room);
   }
   return 0;
 }

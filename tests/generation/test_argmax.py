@@ -36,6 +36,6 @@ def test_packages_for_gpus_have_it(tmp_path: Path) -> None:
     options = {"target": "cpu,cuda:sm_90", "max_length": 32, "max_batch": 2, "progress": False, "verify": False}
     mycc.compile_generation(make_network("llama", num_hidden_layers=1), out=out, **options)
     model = mycc.load(out)
-    assert list(model.entries) == ["prefill", "decode", "copy", "read", "argmax", "draw", "candidates"]
+    assert list(model.entries) == ["prefill", "decode", "copy", "read", "argmax", "draw", "draw_nucleus", "candidates"]
     assert model.device == "cpu"
     assert len(list(model.generate_tokens([5, 6], max_new_tokens=3, ignore_eos=True))) == 3

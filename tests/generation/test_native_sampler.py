@@ -97,16 +97,14 @@ def test_the_likeliest_of_many(native: Any) -> None:
 
 @pytest.mark.parametrize(("vocabulary", "seeds"), [(300, 300), (40, 100)])
 def test_the_same_tokens_of_the_likeliest(native: Any, vocabulary: int, seeds: int) -> None:
-    """By 40 tokens of each row and the sum of all weights. Where these are too few, it says so."""
-    choose, numbers, candidates, found, wanted = random.Random(1), np.random.default_rng(1), 40, 0, 0
+    """By 40 tokens of each row, where top-k leaves no more."""
+    choose, numbers, candidates, found = random.Random(1), np.random.default_rng(1), 40, 0
     ranges: dict[str, list[Any]] = {
         "temperature": [0.3, 1, 1.7], "top_k": [0, 2, 5, 40, 299, 500], "top_p": [1, 0.9, 0.5, 0.01, 0],
         "min_p": [0, 0.05, 0.5, 1],
     }  # fmt: skip
     for seed in range(seeds):
         options = read_options({}, {n: choose.choice(v) for n, v in ranges.items()} | {"seed": seed}, vocabulary)
-        if options.top_k == 0 and options.top_p == 1 and options.min_p == 0:
-            continue  # a draw from all tokens
         logits = (numbers.standard_normal((12, vocabulary)) * choose.choice([0.5, 4, 40])).astype(np.float32)
         if seed % 4 == 0:
             logits = np.round(logits)  # ties
@@ -114,20 +112,18 @@ def test_the_same_tokens_of_the_likeliest(native: Any, vocabulary: int, seeds: i
             logits[:, 30:] = -np.inf
         order = np.ascontiguousarray(np.argsort(-logits, axis=1, kind="stable")[:, :candidates])
         few = np.ascontiguousarray(np.take_along_axis(logits, order, 1))
-        wide = logits.astype(np.float64) / options.temperature
-        sums = np.exp(wide - wide.max(1, keepdims=True)).sum(1)
         request, chosen = _Request(), np.zeros(12, np.int64)
         kept = _fill(request, _Text([], options))  # type: ignore[arg-type]
-        arrays = [ctypes.c_void_p(a.ctypes.data) for a in (few, order, sums)]
+        arrays = [ctypes.c_void_p(a.ctypes.data) for a in (few, order)]
         sizes = [ctypes.c_int64(n) for n in (12, candidates, vocabulary)]
         at = ctypes.byref(request.sampling)
         assert native.test_choose_of(at, *arrays, *sizes, ctypes.c_void_p(chosen.ctypes.data)) == 0
         sampler = Sampler(options, [])
         tokens = np.array([sampler.choose(row).token for row in logits])
-        known = chosen != -2
-        assert chosen[known].tolist() == tokens[known].tolist(), options
-        needs_all = candidates < (options.top_k or vocabulary) < vocabulary
-        assert not (known.any() if needs_all else vocabulary == candidates and not known.all()), options
-        found, wanted = found + int(known.sum()), wanted + 12
+        if 1 < options.top_k <= candidates and options.top_k < vocabulary:
+            assert chosen.tolist() == tokens.tolist(), options
+            found += 1
+        else:
+            assert chosen.tolist() == [-2] * 12
         del kept
-    assert found > 0.5 * wanted
+    assert found > 0.2 * seeds

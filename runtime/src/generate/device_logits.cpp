@@ -29,7 +29,7 @@ int DeviceLogits::init(const GpuModel &gpu, int64_t texts, int64_t vocabulary, b
   if (result != cuda::kSuccess) return gpu_fail(MYCC_ERROR_RUN, result, "a stream for text generation");
   if (!keep) return MYCC_OK;
   if (int status = memory_.reserve(*gpu.device, size_t(2 * texts * stride_) * sizeof(float))) return status;
-  const size_t row = 2 * sizeof(int64_t) + size_t(candidates_) * (sizeof(int64_t) + sizeof(float));
+  const size_t row = sizeof(int64_t) + size_t(candidates_) * (sizeof(int64_t) + sizeof(float));
   tokens_ = static_cast<int64_t *>(gpu_host_memory(gpu, size_t(rows()) * row));
   return tokens_ ? int(MYCC_OK) : out_of_memory(size_t(rows()) * row);
 }

@@ -28,8 +28,7 @@ class DeviceLogits {
   // Pinned memory of the host, for `texts` rows each.
   int64_t *tokens() const { return tokens_; }
   int64_t *candidates() const { return tokens_ + rows(); }
-  double *sums() const { return reinterpret_cast<double *>(candidates() + rows() * candidates_); }
-  float *values() const { return reinterpret_cast<float *>(sums() + rows()); }
+  float *values() const { return reinterpret_cast<float *>(candidates() + rows() * candidates_); }
   // The logits of a row, which lie on the device, to the host. Waits for the calls that gave them.
   int fetch(const float *row, float *logits) const;
 

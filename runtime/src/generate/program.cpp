@@ -80,7 +80,8 @@ int TextProgram::init(mycc_model *model) {
   if (model->gpu) {
     argmax_ = mycc_entry_find(model, "argmax");  // packages of earlier versions have none
     draw_ = mycc_entry_find(model, "draw"), candidates_ = mycc_entry_find(model, "candidates");
-    if (!chooses() || draw_ < 0 || candidates_ < 0) candidates = 0;
+    nucleus_ = mycc_entry_find(model, "draw_nucleus");
+    if (!chooses() || draw_ < 0 || nucleus_ < 0 || candidates_ < 0) candidates = 0;
     if (int status = device_.init(*model->gpu, texts, vocabulary, chooses(), candidates)) return status;
   }
   return mycc_state_new(model, &state_);
@@ -145,25 +146,25 @@ int TextProgram::likeliest(bool decoding, int64_t count, const int64_t **tokens)
   });
 }
 
-int TextProgram::draw(bool decoding, int64_t count, double *temperatures, double *parts, const int64_t **tokens) {
+int TextProgram::draw(bool decoding, int64_t count, bool nucleus, const DrawRows &given, const int64_t **tokens) {
   *tokens = device_.tokens();
   return for_rows(decoding, count, [&](float *logits, int64_t first, int64_t rows) {
-    const mycc_tensor inputs[] = {logits_tensor(logits, rows, kCuda), doubles(temperatures + first, rows),
-                                  doubles(parts + first, rows)};
+    const mycc_tensor inputs[] = {logits_tensor(logits, rows, kCuda), doubles(given.temperatures + first, rows),
+                                  doubles(given.parts + first, rows), doubles(given.top_p + first, rows),
+                                  doubles(given.min_p + first, rows)};
     mycc_tensor output = pinned(numbers(device_.tokens() + first, rows, -1));
-    return run(draw_, inputs, 3, &output);
+    return run(nucleus ? nucleus_ : draw_, inputs, nucleus ? 5 : 3, &output);
   });
 }
 
-int TextProgram::find_candidates(bool decoding, int64_t count, double *temperatures, CandidateRows *found) {
-  *found = {device_.values(), device_.candidates(), device_.sums(), candidates};
+int TextProgram::find_candidates(bool decoding, int64_t count, CandidateRows *found) {
+  *found = {device_.values(), device_.candidates(), candidates};
   return for_rows(decoding, count, [&](float *logits, int64_t first, int64_t rows) {
-    const mycc_tensor inputs[] = {logits_tensor(logits, rows, kCuda), doubles(temperatures + first, rows)};
+    const mycc_tensor input = logits_tensor(logits, rows, kCuda);
     mycc_tensor values = pinned(numbers(nullptr, rows, candidates));
     values.data = device_.values() + first * candidates, values.dtype = {2, 32, 1};
-    mycc_tensor outputs[] = {values, pinned(numbers(device_.candidates() + first * candidates, rows, candidates)),
-                             pinned(doubles(device_.sums() + first, rows))};
-    return run(candidates_, inputs, 2, outputs, 3);
+    mycc_tensor outputs[] = {values, pinned(numbers(device_.candidates() + first * candidates, rows, candidates))};
+    return run(candidates_, &input, 1, outputs, 2);
   });
 }
 
@@ -184,7 +185,7 @@ mycc_tensor TextProgram::logits_tensor(float *logits, int64_t rows, int32_t devi
 
 int TextProgram::run(int32_t entry, const mycc_tensor *inputs, int32_t n_inputs, mycc_tensor *outputs,
                      int32_t n_outputs) {
-  const bool chooses = entry == argmax_ || entry == draw_ || entry == candidates_;
+  const bool chooses = entry == argmax_ || entry == draw_ || entry == nucleus_ || entry == candidates_;
   mycc_run_options options = {};
   options.struct_size = sizeof options, options.state = chooses ? nullptr : state_;
   calls += !chooses && entry != copy_;

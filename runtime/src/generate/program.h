@@ -8,12 +8,16 @@
 
 namespace mycc::runtime {
 
-// The likeliest tokens of rows, with their logits, `stride` in a row; and the sum of the weights of all tokens.
+// The likeliest tokens of rows, with their logits, `stride` in a row.
 struct CandidateRows {
   const float *logits;
   const int64_t *tokens;
-  const double *sums;
   int64_t stride;
+};
+
+// What draws of rows need: temperatures, random numbers, and bounds of the nucleus.
+struct DrawRows {
+  double *temperatures, *parts, *top_p, *min_p;
 };
 
 class TextProgram {
@@ -53,10 +57,10 @@ class TextProgram {
   // are of the host, until the next call; they are there when the call returns.
   // The likeliest tokens.
   int likeliest(bool decoding, int64_t count, const int64_t **tokens);
-  // Draws from all tokens, by the temperature and the random number of each row. A token is -1 where the host has to draw.
-  int draw(bool decoding, int64_t count, double *temperatures, double *parts, const int64_t **tokens);
+  // Draws from all tokens, or from a nucleus. A token is -1 where the host has to draw.
+  int draw(bool decoding, int64_t count, bool nucleus, const DrawRows &rows, const int64_t **tokens);
   // The `candidates` likeliest tokens of each row.
-  int find_candidates(bool decoding, int64_t count, double *temperatures, CandidateRows *found);
+  int find_candidates(bool decoding, int64_t count, CandidateRows *found);
   int fetch(bool decoding, int64_t row, float *logits) {
     return device_.fetch(decoding ? device_.step() + row * vocabulary : device_.piece(row), logits);
   }
@@ -85,7 +89,7 @@ class TextProgram {
 
   mycc_model *model_ = nullptr;
   mycc_state *state_ = nullptr;
-  int32_t prefill_ = -1, decode_ = -1, copy_ = -1, argmax_ = -1, read_ = -1, draw_ = -1, candidates_ = -1, short_ = -1;
+  int32_t prefill_ = -1, decode_ = -1, copy_ = -1, argmax_ = -1, read_ = -1, draw_ = -1, nucleus_ = -1, candidates_ = -1, short_ = -1;
   bool on_device_ = false;
   float *logits_[2] = {nullptr, nullptr};  // pinned where the package runs on a GPU
   DeviceLogits device_;

@@ -80,7 +80,7 @@ Need Sampler::need(int64_t vocabulary, int64_t candidates) const {
   if (penalises() || bias_.size()) return Need::all;
   if (sampling_.temperature == 0 || sampling_.top_k == 1) return Need::likeliest;
   if (keeps_few(vocabulary)) return sampling_.top_k <= candidates ? Need::candidates : Need::all;
-  return sampling_.top_p < 1 || sampling_.min_p > 0 ? Need::candidates : Need::draw;
+  return sampling_.top_p < 1 || sampling_.min_p > 0 ? Need::nucleus : Need::draw;
 }
 
 double Sampler::part() const {
@@ -127,23 +127,9 @@ int64_t Sampler::choose(const float *logits, int64_t count, SamplingRoom &room) 
   return draw(logits, count, room);
 }
 
-// How many of the likeliest tokens a draw is from, by top-p and min-p; -1: more than there are here.
-int64_t Sampler::kept_of(const float *logits, int64_t count, double sum, int64_t vocabulary) const {
-  double before = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const double weight = power_of_e((double(logits[i]) - double(logits[0])) / sampling_.temperature);
-    if (i > 0 && (before >= sampling_.top_p || weight < sampling_.min_p)) return i;
-    before += weight / sum;
-  }
-  return count == vocabulary || before >= sampling_.top_p ? count : -1;
-}
-
-int64_t Sampler::choose_of(const float *logits, const int64_t *tokens, int64_t count, double sum, int64_t vocabulary,
-                           SamplingRoom &room) {
-  if (!(sum > 0) || sum - sum != 0 || !room.reserve(size_t(count))) return -1;
-  const bool few = keeps_few(vocabulary);
-  const int64_t n = few ? sampling_.top_k : kept_of(logits, count, sum, vocabulary);
-  if (n < 0 || n > count) return -1;
+int64_t Sampler::choose_of(const float *logits, const int64_t *tokens, SamplingRoom &room) {
+  const int64_t n = sampling_.top_k;
+  if (!room.reserve(size_t(n))) return -1;
   int32_t *places = room.kept.begin();  // in the order of the tokens, in which weights are added up
   for (int64_t i = 0; i < n; ++i) places[i] = int32_t(i);
   std::sort(places, places + n, [tokens](int32_t a, int32_t b) { return tokens[a] < tokens[b]; });
@@ -151,7 +137,7 @@ int64_t Sampler::choose_of(const float *logits, const int64_t *tokens, int64_t c
   for (int64_t i = 0; i < n; ++i) own[i] = logits[places[i]];
   double *weights = room.weights.begin();
   if (!softmax(own, nullptr, n, sampling_.temperature, weights)) return -1;
-  if (few) narrow(weights, n, room);
+  narrow(weights, n, room);
   return tokens[places[place_of(weights, n, random_.next())]];
 }
 

@@ -27,6 +27,7 @@ class RandomNumbers {
 enum class Need {
   likeliest,   // the place of the largest
   draw,        // a draw from all tokens by their weights
+  nucleus,     // a draw from those that top-p and min-p leave
   candidates,  // the likeliest tokens
   all,
 };
@@ -44,6 +45,8 @@ class Sampler {
   // What it needs of `vocabulary` logits as the model gave them, where `candidates` of the likeliest can be had.
   Need need(int64_t vocabulary, int64_t candidates) const;
   double temperature() const { return sampling_.temperature; }
+  double top_p() const { return sampling_.top_p; }
+  double min_p() const { return sampling_.min_p; }
   // The random number of the next draw, in [0, 1); drawn(): it has been used.
   double part() const;
   void drawn() { random_.next(); }
@@ -51,14 +54,11 @@ class Sampler {
   bool note(int64_t token);
   // The next token after logits[0..count-1]. `room` is used for the work. -1: no memory.
   int64_t choose(const float *logits, int64_t count, struct SamplingRoom &room);
-  // The same of the likeliest tokens alone, the likeliest first, of `vocabulary` tokens, whose weights add up to `sum`
-  // where that of the first is 1. -1: it needs more tokens than these, or no memory is left.
-  int64_t choose_of(const float *logits, const int64_t *tokens, int64_t count, double sum, int64_t vocabulary,
-                    struct SamplingRoom &room);
+  // The same by top-k of the likeliest tokens alone, the likeliest first. -1: no memory, or a logit is no number.
+  int64_t choose_of(const float *logits, const int64_t *tokens, struct SamplingRoom &room);
 
  private:
   bool keeps_few(int64_t vocabulary) const { return sampling_.top_k > 0 && sampling_.top_k < vocabulary; }
-  int64_t kept_of(const float *logits, int64_t count, double sum, int64_t vocabulary) const;
   bool penalises() const;
   bool see(int64_t token, bool generated);
   void penalise(float *logits) const;

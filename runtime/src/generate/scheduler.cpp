@@ -177,49 +177,49 @@ int Scheduler::take_tokens(const Array<Request *> &requests, bool decoding) {
 
 // A call of the device for each way in which one of the requests chooses, for all rows.
 int Scheduler::choose_by_device(const Array<Request *> &requests, bool decoding) {
-  const int64_t count = int64_t(requests.size());
-  chosen_.clear(), temperatures_.clear(), parts_.clear();
-  bool needed[3] = {};
-  for (const Request *request : requests) {
-    const Need need = need_of(*request);
+  const size_t count = requests.size();
+  chosen_.clear(), draws_.clear();
+  bool needed[int(Need::all)] = {};
+  if (!draws_.reserve(4 * count)) return out_of_memory(4 * count * sizeof(double));
+  const DrawRows rows = {draws_.begin(), draws_.begin() + count, draws_.begin() + 2 * count, draws_.begin() + 3 * count};
+  for (size_t i = 0; i < count; ++i) {
+    const Sampler &sampler = requests[i]->sampler;
+    const Need need = need_of(*requests[i]);
     needed[int(need)] = true;
-    const bool drawn = need != Need::likeliest;
-    if (!chosen_.push(kNotChosen) || !temperatures_.push(drawn ? request->sampler.temperature() : 1) ||
-        !parts_.push(drawn ? request->sampler.part() : 0))
-      return out_of_memory(size_t(count) * sizeof(double));
+    const bool drawn = need == Need::draw || need == Need::nucleus;
+    rows.temperatures[i] = drawn ? sampler.temperature() : 1, rows.parts[i] = drawn ? sampler.part() : 0;
+    rows.top_p[i] = drawn ? sampler.top_p() : 1, rows.min_p[i] = drawn ? sampler.min_p() : 0;
+    if (!chosen_.push(kNotChosen)) return out_of_memory(sizeof(int64_t));
   }
-  const int64_t *tokens;
-  if (needed[int(Need::likeliest)]) {
-    if (int status = program_.likeliest(decoding, count, &tokens)) return status;
-    for (int64_t i = 0; i < count; ++i)
-      if (need_of(*requests[size_t(i)]) == Need::likeliest) chosen_[size_t(i)] = tokens[i];
-  }
-  if (needed[int(Need::draw)]) {
-    if (int status = program_.draw(decoding, count, temperatures_.begin(), parts_.begin(), &tokens)) return status;
-    for (int64_t i = 0; i < count; ++i) {
-      Request &request = *requests[size_t(i)];
-      if (need_of(request) != Need::draw || tokens[i] < 0) continue;
-      chosen_[size_t(i)] = tokens[i];
-      request.sampler.drawn();
+  constexpr Need kWays[] = {Need::likeliest, Need::draw, Need::nucleus};
+  for (Need need : kWays) {
+    if (!needed[int(need)]) continue;
+    const int64_t *tokens;
+    if (int status = need == Need::likeliest
+                         ? program_.likeliest(decoding, int64_t(count), &tokens)
+                         : program_.draw(decoding, int64_t(count), need == Need::nucleus, rows, &tokens))
+      return status;
+    for (size_t i = 0; i < count; ++i) {
+      if (need_of(*requests[i]) != need || tokens[i] < 0) continue;
+      chosen_[i] = tokens[i];
+      if (need != Need::likeliest) requests[i]->sampler.drawn();
     }
   }
   if (needed[int(Need::candidates)])
     if (int status = choose_of_candidates(requests, decoding)) return status;
-  for (int64_t i = 0; i < count; ++i)
-    if (chosen_[size_t(i)] == kNotChosen)
-      if (int status = choose_by_host(*requests[size_t(i)], decoding, i)) return status;
+  for (size_t i = 0; i < count; ++i)
+    if (chosen_[i] == kNotChosen)
+      if (int status = choose_by_host(*requests[i], decoding, int64_t(i))) return status;
   return MYCC_OK;
 }
 
 int Scheduler::choose_of_candidates(const Array<Request *> &requests, bool decoding) {
   CandidateRows found;
-  if (int status = program_.find_candidates(decoding, int64_t(requests.size()), temperatures_.begin(), &found))
-    return status;
+  if (int status = program_.find_candidates(decoding, int64_t(requests.size()), &found)) return status;
   for (size_t i = 0; i < requests.size(); ++i) {
     if (need_of(*requests[i]) != Need::candidates) continue;
     const size_t at = i * size_t(found.stride);
-    const int64_t token = requests[i]->sampler.choose_of(found.logits + at, found.tokens + at, found.stride,
-                                                         found.sums[i], program_.vocabulary, rooms_[0]);
+    const int64_t token = requests[i]->sampler.choose_of(found.logits + at, found.tokens + at, rooms_[0]);
     if (token >= 0) chosen_[i] = token;
   }
   return MYCC_OK;

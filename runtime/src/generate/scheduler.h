@@ -90,7 +90,7 @@ class Scheduler {
   SamplingRoom *rooms_ = nullptr;  // one for each thread that chooses tokens
   int32_t threads_ = 0;
   Array<int64_t> chosen_;          // by choose_all(), choose_by_device()
-  Array<double> temperatures_, parts_;  // of draws by the device, a row for each request
+  Array<double> draws_;            // DrawRows of a call
   int64_t preempted_ = 0, read_ = 0, reused_ = 0, copied_ = 0;
 };
 

@@ -166,11 +166,6 @@ void keep_likeliest(const float *logits, int64_t count, int64_t most, int32_t *t
   }
 }
 
-double power_of_e(double x) {
-  const Doubles both = {x, x};
-  return exponentials({both, both, both, both}).a[0];
-}
-
 bool softmax(const float *logits, const int32_t *tokens, int64_t count, double temperature, double *weights) {
   double highest = logits[tokens ? tokens[0] : likeliest(logits, count)];
   for (int64_t i = 1; tokens && i < count; ++i) highest = logits[tokens[i]] > highest ? logits[tokens[i]] : highest;

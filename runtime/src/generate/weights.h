@@ -16,9 +16,6 @@ void keep_likeliest(const float *logits, int64_t count, int64_t most, int32_t *t
 // is NaN or infinite, and all weights are NaN.
 bool softmax(const float *logits, const int32_t *tokens, int64_t count, double temperature, double *weights);
 
-// e^x for x <= 0, as softmax() has it.
-double power_of_e(double x);
-
 // Memory for keep_nucleus().
 struct NucleusRoom {
   static constexpr int kBins = 8192;  // of weights up to 1, eight for each power of two
