@@ -59,12 +59,12 @@ template <int Bits, class A, class Scale, class Zero> void check(int64_t m, int6
     }
 }
 
-/* A convolution of 2 images of 5 x 7 with 3 x 3 taps and stride 2, whose runs are `channels` or three times as long. */
-void check_patches(int64_t channels, bool side_by_side) {
-  const int64_t h = 5, x = 7, out_h = 2, out_w = 3, n = 19, k = 9 * channels, m = 2 * out_h * out_w;
+/* A convolution of images of 5 x 7 with 3 x 3 taps and stride 2, whose runs are `channels` or three times as long. */
+void check_patches(int64_t images, int64_t channels, bool side_by_side) {
+  const int64_t h = 5, x = 7, out_h = 2, out_w = 3, n = 19, k = 9 * channels, m = images * out_h * out_w;
   const Weight<8> w(n, k, 0);
-  const Memory<int8_t> a(2 * h * x * channels);
-  for (int64_t i = 0; i < 2 * h * x * channels; ++i) a[i] = (int8_t)draw(-128, 127);
+  const Memory<int8_t> a(images * h * x * channels);
+  for (int64_t i = 0; i < images * h * x * channels; ++i) a[i] = (int8_t)draw(-128, 127);
   QuantisedArgs<int8_t, 8> args = {m, n, k, a.p, 0, {}, w.panels.p};
   args.patches = {out_h, out_w, h * x * channels, 2 * x * channels, 2 * channels, 3, side_by_side ? 1 : 3, x * channels,
                   channels, side_by_side ? 3 * channels : channels};
@@ -103,7 +103,13 @@ int main() {
     check_all<8, float>(m);
     check_all<4, float>(m);
   }
-  for (int64_t channels : {3, 8, 70}) check_patches(channels, true), check_patches(channels, false);
+  for (int64_t channels : {1, 3, 4, 8, 70})
+    for (int64_t images : {2, 7}) check_patches(images, channels, true), check_patches(images, channels, false);
+  /* tasks of few rows behind tasks of many, and panels that are near and far */
+  for (int threads : {1, 3}) {
+    check<8, int8_t, none, none>(1100, 60, 19, 0, threads);
+    check<8, int8_t, none, none>(130, 410, 700, 0, threads);
+  }
   printf("%lld right, %lld wrong\n", (long long)right, (long long)wrong);
   return wrong > 0;
 }
