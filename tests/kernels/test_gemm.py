@@ -12,7 +12,7 @@ from mycc.compiler.schedule.matrix.register_tiles import TILE_SETS
 
 from .gemm_support import Gemm, GemmUnpacked, Sums, busiest_share, call, levels, pack_panels
 
-LEVELS = levels(2)
+LEVELS = levels(1)
 SIZES = st.one_of(st.integers(1, 40), st.sampled_from([48, 63, 64, 65, 96, 128, 130]))
 DEPTHS = st.one_of(st.integers(1, 40), st.sampled_from([64, 255, 256, 257, 385, 513, 768, 769, 1024, 1100]))
 

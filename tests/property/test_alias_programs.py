@@ -15,7 +15,7 @@ from .alias_programs import AliasProgram
 from .judge import Verdict
 from .programs import Input
 
-DRAWN, RUN = 70, 100  # programs of a round, and how many run in all
+DRAWN, RUN = 35, 50  # programs of a round, and how many run in all
 FOUND = {
     "pieces beside a body that writes": AliasProgram(
         (Input("x0", (4, 3), "float32"), Input("k0", (4,), "int64")),

@@ -9,8 +9,10 @@ import platform
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from mycc.compiler.codegen.cpu.machine_header import MACHINE, render_machine
 
 from ..helpers.libraries import compiled
@@ -40,6 +42,12 @@ def cpu_levels() -> list[str]:
 def builds() -> list[str]:
     """Names of all builds to test: compiler:isa."""
     return [f"{compiler}:{isa}" for compiler in COMPILERS for isa in cpu_levels()]
+
+
+def best_builds() -> list[Any]:
+    """All builds as parameters of a test: those for other levels than the best one of this CPU are slow."""
+    best = cpu_levels()[-1]
+    return [pytest.param(b, marks=[] if b.endswith(f":{best}") else [pytest.mark.slow]) for b in builds()]
 
 
 #: as compiler/machine/targets.py has it

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .harness import GuardedMemory, builds, library, pointer, whole_numbers
+from .harness import GuardedMemory, best_builds, library, pointer, whole_numbers
 
 SOURCE = (Path(__file__).parent / "interleave_library.cpp").read_text()
 TYPES = {"f64": np.float64, "f32": np.float32, "i16": np.int16, "word": np.uint16, "u8": np.uint8}
 COUNTS = range(2, 9)
 
 
-@pytest.fixture(params=builds())
+@pytest.fixture(params=best_builds())
 def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
     return library(SOURCE, request.param)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .harness import GuardedMemory, builds, library, pointer
+from .harness import GuardedMemory, best_builds, library, pointer
 
 SOURCE = (Path(__file__).parent / "lookup_library.cpp").read_text()
 TYPES = {"f64": np.float64, "f32": np.float32, "i16": np.int16, "u8": np.uint8}
 
 
-@pytest.fixture(params=builds())
+@pytest.fixture(params=best_builds())
 def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
     found = library(SOURCE, request.param)
     found.memory.restype = ctypes.c_int64

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from .harness import GuardedMemory, builds, library, pointer
+from .harness import GuardedMemory, best_builds, library, pointer
 
 SOURCE = (Path(__file__).parent / "sort_library.cpp").read_text()
 TYPES = {
@@ -25,7 +25,7 @@ SIZES = (1, 7, 16, 17, 33, 100, 129, 300, 2000)
 SPECIAL = (float("nan"), -0.0, 0.0, float("inf"), float("-inf"), 1e-42)
 
 
-@pytest.fixture(params=builds())
+@pytest.fixture(params=best_builds())
 def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
     return library(SOURCE, request.param)
 

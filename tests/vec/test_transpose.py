@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .harness import GuardedMemory, builds, library, pointer, whole_numbers
+from .harness import GuardedMemory, best_builds, library, pointer, whole_numbers
 
 SOURCE = (Path(__file__).parent / "transpose_library.cpp").read_text()
 TYPES = {"f64": np.float64, "f32": np.float32, "u16": np.uint16, "u8": np.uint8}
@@ -18,7 +18,7 @@ MOST_ROWS = 128
 SHAPES = [(128, 0), (64, 40), (1, 0), (17, 8), (128, 4096 - LINE), (61, 4096 - LINE)]
 
 
-@pytest.fixture(params=builds())
+@pytest.fixture(params=best_builds())
 def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
     return library(SOURCE, request.param)
 

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from .harness import builds, library, pointer
+from .harness import best_builds, library, pointer
 
 SOURCE = """
 #include "kernels/math/math.h"
@@ -32,7 +32,7 @@ def weights(lib: ctypes.CDLL, x: np.ndarray) -> np.ndarray:
     return y
 
 
-@pytest.fixture(params=builds())
+@pytest.fixture(params=best_builds())
 def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
     return library(SOURCE, request.param)
 

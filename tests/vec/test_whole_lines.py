@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .harness import GuardedMemory, builds, library
+from .harness import GuardedMemory, best_builds, library
 
 SOURCE = (Path(__file__).parent / "lines_library.cpp").read_text()
 TYPES = {"f64": np.float64, "f32": np.float32, "u16": np.uint16, "u8": np.uint8}
@@ -18,7 +18,7 @@ LINE = 64
 SHAPES = [(1, 3), (5, 1), (200, 7), (97, 58), (64, 64), (9, 1025), (3, 9000)]
 
 
-@pytest.fixture(params=builds())
+@pytest.fixture(params=best_builds())
 def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
     return library(SOURCE, request.param)
 
