@@ -19,7 +19,7 @@ def test_as_torch_computes_them(name: str, interpreter: TritonInterpreter) -> No
     logits = inputs[0] * torch.tensor([[1.0], [4.0], [0.0]])
     given = (logits, *inputs[1:])
     program = program_of(capture(module, given))
-    order = logits.sort(-1, descending=True, stable=True)  # torch's topk gives equal ones in any order
+    order = torch.sort(logits, dim=-1, descending=True, stable=True)  # torch's topk gives equal ones in any order
     wanted = tuple(x[:, :CANDIDATES] for x in order) if name == "candidates" else module(*given)
     found = run_interpreted(program, interpreter, given, {})
     for f, w in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
