@@ -145,7 +145,6 @@ class QuantisedNumbers:
     integer_tile_panels: of the tallest tile of integers, without and with groups, which hold sums of two kinds.
     near_panels: bytes of panels that stay in the first cache while rows pass over them, tile by tile.
     finished_panels: whose sums are finished together, at most, where all panels of a task are near.
-    crossed_rows: of a task, from which Winograd's inner product pays, for which all columns are looked through.
     integer_panels, integer_tiles: panels and tiles of rows of a task, at least. few_integer_tiles: of rows, fewer
     than which are shared out by panels alone.
     """
@@ -158,7 +157,6 @@ class QuantisedNumbers:
     integer_tile_panels: tuple[int, int] = (1, 1)
     near_panels: int = L1 // 2
     finished_panels: int = 24
-    crossed_rows: int = 16
     integer_panels: int = 16
     integer_tiles: int = 8
     few_integer_tiles: int = 4

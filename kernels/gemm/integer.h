@@ -23,7 +23,6 @@ template <int Bits, bool Grouped> struct IntegerTiles {
 template <class Scale, class Zero> struct IntegerTile {
   const char *a;           /* [quads][rows][Left] */
   const int32_t *a_sums;   /* [rows][groups]; without scales already undone */
-  const int32_t *b_sums;   /* [panels * 16], of products that are crossed (quads.h); else NULL */
   const uint8_t *b;
   int64_t panel_bytes, groups, lines; /* lines of a group */
   const Scale *scales;     /* of the first panel; groups * 16 from one to the next */
@@ -77,10 +76,11 @@ template <class Partial, bool Sum> MYCC_INLINE Partial first_partial(vi32 sum) {
 }
 
 /* Adds a group to its sums: R rows, V vectors; I: R * V of them, S: R * V * U. */
-template <class Dot, int U, bool Ahead, int... R, int... J, int... I, int... S>
+template <int Bits, int U, bool Ahead, int... R, int... J, int... I, int... S>
 MYCC_INLINE void add_group(vi32 *sums, const char *a, const uint8_t *b, int64_t panel_bytes, int64_t lines,
                            std::integer_sequence<int, R...> rows, std::integer_sequence<int, J...> vectors,
                            std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
+  typedef quads::Dot<Bits> Dot;
   typedef typename Dot::Partial Partial;
   constexpr int64_t step = sizeof...(R) * Dot::kLeft * Dot::kQuads; /* of the left operand, for a line */
   constexpr bool any = Dot::kLines == 0; /* partial sums are sums, of any number of lines */
@@ -105,10 +105,11 @@ MYCC_INLINE void add_group(vi32 *sums, const char *a, const uint8_t *b, int64_t 
 /* What takes off what the weights are raised by, of values with such a sum. */
 template <class Dot> MYCC_INLINE int32_t undone(int32_t sum) { return (int32_t)(-(uint32_t)Dot::raised * (uint32_t)sum); }
 
-template <class Dot, class Scale, class Zero, bool Ahead, bool Crossed, int... R, int... J, int... I, class S>
+template <int Bits, class Scale, class Zero, bool Ahead, int... R, int... J, int... I, class S>
 MYCC_INLINE void integer_tile_of(const IntegerTile<Scale, Zero> &t, std::integer_sequence<int, R...> rows,
                                  std::integer_sequence<int, J...> vectors, std::integer_sequence<int, I...> elements,
                                  S partials) {
+  typedef quads::Dot<Bits> Dot;
   constexpr int V = sizeof...(J), U = S::size() / sizeof...(I);
   const int64_t left = (int64_t)sizeof...(R) * Dot::kLeft * Dot::kQuads * t.lines;
   const char *a = t.a;
@@ -116,14 +117,13 @@ MYCC_INLINE void integer_tile_of(const IntegerTile<Scale, Zero> &t, std::integer
   if constexpr (std::is_same<Scale, none>::value) {
     int32_t *c = (int32_t *)t.c;
     vi32 sums[] = {splat(t.a_sums[I / V])...};
-    if constexpr (Crossed) ((sums[I] -= load(t.b_sums + I % V * W)), ...);
-    add_group<Dot, U, Ahead>(sums, a, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
+    add_group<Bits, U, Ahead>(sums, a, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
     (store(c + I / V * t.c_row + I % V * W, sums[I]), ...);
   } else {
     vf32 found[] = {((void)I, vf32{})...};
     for (int64_t g = 0; g < t.groups; ++g, a += left, b += t.lines * kLineBytes) {
       vi32 sums[] = {splat(undone<Dot>(t.a_sums[I / V * t.groups + g]))...};
-      add_group<Dot, U, Ahead>(sums, a, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
+      add_group<Bits, U, Ahead>(sums, a, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
       const auto place = [&](int j) { return (j / kLineVectors * t.groups + g) * 16 + j % kLineVectors * W; };
       const vf32 scales[] = {load_float(t.scales + place(J))...};
       if constexpr (std::is_same<Zero, none>::value) {
@@ -141,9 +141,9 @@ MYCC_INLINE void integer_tile_of(const IntegerTile<Scale, Zero> &t, std::integer
 }
 
 /* A tile of R rows and P panels; where there are few sums, several of each element. */
-template <class Dot, class Scale, class Zero, int R, int P, bool Crossed> void integer_tile(const IntegerTile<Scale, Zero> &t) {
+template <int Bits, class Scale, class Zero, int R, int P> void integer_tile(const IntegerTile<Scale, Zero> &t) {
   constexpr int V = P * kLineVectors, U = R * V >= 4 ? 1 : R * V >= 2 ? 2 : 4;
-  integer_tile_of<Dot, Scale, Zero, (R < 4), Crossed>(t, std::make_integer_sequence<int, R>(),
+  integer_tile_of<Bits, Scale, Zero, (R < 4)>(t, std::make_integer_sequence<int, R>(),
                                               std::make_integer_sequence<int, V>(),
                                               std::make_integer_sequence<int, R * V>(),
                                               std::make_integer_sequence<int, R * V * U>());
@@ -151,33 +151,19 @@ template <class Dot, class Scale, class Zero, int R, int P, bool Crossed> void i
 
 template <int Bits, class Scale, class Zero, int P, int... R>
 inline void run_integer_tile(const IntegerTile<Scale, Zero> &t, int64_t rows, std::integer_sequence<int, R...>) {
-  typedef void (*Tile)(const IntegerTile<Scale, Zero> &);
-#if MYCC_CROSSED
-  if constexpr (Bits == 8 && std::is_same<Scale, none>::value) {
-    static constexpr Tile crossed[] = {integer_tile<quads::Crossed, Scale, Zero, R + 1, P, true>...};
-    if (t.b_sums) return crossed[rows - 1](t);
-  }
-#endif
-  static constexpr Tile tiles[] = {integer_tile<quads::Dot<Bits>, Scale, Zero, R + 1, P, false>...};
+  static constexpr void (*tiles[])(const IntegerTile<Scale, Zero> &) = {integer_tile<Bits, Scale, Zero, R + 1, P>...};
   tiles[rows - 1](t);
 }
 
-/* The sums of a row, while it is packed. */
+/* The sum of values of a row, while they are packed. */
 struct RowSum {
-  quads::Found many;
-  int32_t few = 0, products = 0;
+  vi32 many = {};
+  int32_t few = 0;
 
   MYCC_INLINE void add(uint32_t quad) {
-    const int32_t a = (int8_t)quad, b = (int8_t)(quad >> 8), c = (int8_t)(quad >> 16), d = (int8_t)(quad >> 24);
-    few += a + b + c + d;
-    products += a * b + c * d;
+    few += (int8_t)quad + (int8_t)(quad >> 8) + (int8_t)(quad >> 16) + (int8_t)(quad >> 24);
   }
-  MYCC_INLINE int32_t sum() const { return reduce_add(many.values) + few; }
-  /* What a row's sums start from. */
-  template <class Dot> MYCC_INLINE int32_t first(bool crossed) const {
-    const uint32_t start = (uint32_t)undone<Dot>(sum());
-    return (int32_t)(crossed ? start - (uint32_t)(reduce_add(many.products) + products) : start);
-  }
+  MYCC_INLINE int32_t sum() const { return reduce_add(many) + few; }
 };
 
 /* The int8 rows of a task as tiles take them. */
@@ -185,14 +171,13 @@ template <int Bits, bool Grouped> struct PackedRows {
   typedef quads::Dot<Bits> Dot;
   int64_t quads_of_row, groups, group; /* group: values of k */
   char *packed;                        /* [tiles][quads][rows][Left] */
-  int32_t *sums;                       /* [rows][groups]; not Grouped: what those of products start from */
-  bool crossed = false;
+  int32_t *sums;                       /* [rows][groups]; not Grouped: already undone */
 
   int64_t row_bytes() const { return quads_of_row * Dot::kLeft; }
 
   /* Puts so many quads, `step` bytes from one to the next, and adds their values to `total`; returns where they end. */
   static MYCC_INLINE char *put(char *to, const int8_t *a, int64_t count, int64_t step, RowSum &total) {
-    quads::Found many = total.many;
+    vi32 many = total.many;
     int64_t q = 0;
     for (; q + quads::kTogether <= count; q += quads::kTogether, to += quads::kTogether * step)
       quads::put_quads<Dot::kLeft>(to, a + 4 * q, step, many);
@@ -228,7 +213,7 @@ template <int Bits, bool Grouped> struct PackedRows {
           const int8_t *from = a + z * p.tap_z_step + y * p.tap_y_step + x * p.tap_x_step;
           to = put(to, from, p.run / 4, height * Dot::kLeft, total);
         }
-    sums[first + row] = total.template first<Dot>(crossed);
+    sums[first + row] = undone<Dot>(total.sum());
   }
 
   /* Row `row` of a tile of `height` rows, whose first one is number `first`. */
@@ -244,7 +229,7 @@ template <int Bits, bool Grouped> struct PackedRows {
     for (const char *last = packed + (first * row_bytes() + row * Dot::kLeft + quads_of_row * step); to < last; to += step)
       quads::put_quad<Dot::kLeft>(to, 0);
   }
-  char *put_group(char *to, const int8_t *a, int64_t count, int64_t step, int32_t &sum) const {
+  static char *put_group(char *to, const int8_t *a, int64_t count, int64_t step, int32_t &sum) {
     RowSum total;
     to = put(to, a, count / 4, step, total);
     if (count % 4) {
@@ -254,7 +239,7 @@ template <int Bits, bool Grouped> struct PackedRows {
       quads::put_quad<Dot::kLeft>(to, x);
       to += step;
     }
-    sum = Grouped ? total.sum() : total.template first<Dot>(crossed);
+    sum = Grouped ? total.sum() : undone<Dot>(total.sum());
     return to;
   }
 };
@@ -264,7 +249,6 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
   static constexpr bool grouped = !std::is_same<Scale, none>::value;
   typedef IntegerTiles<Bits, grouped> Tiles;
   typedef std::conditional_t<grouped, float, int32_t> Sum;
-  static constexpr bool crosses = MYCC_CROSSED && !grouped && Bits == 8;
   const mycc_host *host;
   const Args &args;
   const Epilogue &epilogue;
@@ -279,21 +263,17 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
     const size_t packed = (size_t)(most * rows.row_bytes()), sums = (size_t)(most * rows.groups) * sizeof(int32_t);
     const size_t out = Tiles::rows * kFinishedPanels * kPanel * sizeof(Sum);
     const size_t bytes = args.patches.run % 4 && !args.patches.is_run() ? (size_t)args.k + 8 : 0;
-    const size_t own = crosses ? (size_t)(loop.plan.panels.most() * kPanel) * sizeof(int32_t) : 0;
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, packed + sums + out + bytes + own + 5 * kLineBytes);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, packed + sums + out + bytes + 4 * kLineBytes);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
     rows.packed = carver.take<char>(packed);
     rows.sums = carver.take<int32_t>(sums);
     Sum *c = carver.take<Sum>(out);
     int8_t *row_of_bytes = carver.take<int8_t>(bytes);
-    int32_t *b_sums = carver.take<int32_t>(own);
-    int64_t filled = -1, summed = -1;
+    int64_t filled = -1;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, args.n, task);
       const RowTiles tiles(place.rows, Tiles::rows);
-      rows.crossed = crosses && place.rows >= kCrossedRows;
-      if (rows.crossed && place.panel != summed) loop.sum_columns(place, b_sums), summed = place.panel;
       if (place.row != filled) loop.fill(rows, tiles, place.row, row_of_bytes);
       filled = place.row;
       const int64_t panels = ceil_div(place.columns, kPanel);
@@ -303,7 +283,7 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
       for (int64_t t = 0; t < tiles.tiles; t += turn)
         for (int64_t p = 0, count; p < panels; p += count) {
           count = turn > 1 ? width_at(panels - p) : min64(panels - p, kFinishedPanels);
-          loop.multiply(rows, tiles, t, min64(t + turn, tiles.tiles), place, p, count, rows.crossed ? b_sums : nullptr, c);
+          loop.multiply(rows, tiles, t, min64(t + turn, tiles.tiles), place, p, count, c);
         }
     }
   }
@@ -325,7 +305,7 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
 
   /* Tiles from `begin` to `end` of a task times `count` panels from its panel p on. */
   void multiply(const PackedRows<Bits, grouped> &rows, const RowTiles &tiles, int64_t begin, int64_t end,
-                const TaskPlace &place, int64_t p, int64_t count, const int32_t *b_sums, Sum *c) const {
+                const TaskPlace &place, int64_t p, int64_t count, Sum *c) const {
     const int64_t column = p * kPanel, n = place.panel * kPanel + column;
     const int64_t stride = count * kPanel, valid = min64(stride, place.columns - column);
     IntegerTile<Scale, Zero> tile = {};
@@ -345,7 +325,6 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
         if constexpr (grouped) tile.scales = args.scales + at;
         if constexpr (!std::is_same<Zero, none>::value) tile.zeros = args.zeros + at;
         tile.c = c + q * kPanel;
-        tile.b_sums = b_sums ? b_sums + (p + q) * kPanel : nullptr;
         width = width_at(count - q);
         const std::make_integer_sequence<int, Tiles::rows> heights;
         if (width > 1)
@@ -355,24 +334,6 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
       }
       for (int64_t r = 0; r < height; ++r) finish((int64_t)0, m + r, n, c + r * stride, valid);
     }
-  }
-
-  /* The products of the columns of a task with themselves. */
-  void sum_columns(const TaskPlace &place, int32_t *to) const {
-#if MYCC_CROSSED
-    const int64_t panels = ceil_div(place.columns, kPanel), bytes = args.panel_bytes();
-    const uint8_t *b = args.b + place.panel * bytes;
-    for (const uint8_t *end = b + panels * bytes; b < end; to += kPanel) {
-      vi32 first = {}, second = {};
-      for (const uint8_t *last = b + bytes; b < last; b += kLineBytes) {
-        first += quads::Crossed::own(quads::Crossed::take(load((const int32_t *)b)));
-        second += quads::Crossed::own(quads::Crossed::take(load((const int32_t *)b + W)));
-      }
-      store(to, first), store(to + W, second);
-    }
-#else
-    (void)place, (void)to;
-#endif
   }
 
   /* Panels of the next tile, of so many that are left. */

@@ -28,13 +28,6 @@ namespace mycc {
 #define MYCC_VNNI 1
 #endif
 
-/* Whether products of words are crossed, see below. */
-#if defined(MYCC_AVX2) && !defined(MYCC_AVX512) && !defined(MYCC_VNNI)
-#define MYCC_CROSSED 1
-#else
-#define MYCC_CROSSED 0
-#endif
-
 constexpr int kLineVectors = 16 / W; /* vectors of a line, and of the sums of a panel */
 
 /* Stands for the bits of numbers of float8_e4m3fn. */
@@ -159,17 +152,6 @@ template <> struct Dot<8> {
   }
   static MYCC_INLINE vi32 sums(Partial p) { return p; }
 };
-#if MYCC_CROSSED
-/* Winograd's inner product (IEEE Transactions on Computers, 1968): (a + v) (b + w) is a w + b v, and a b + v w, which rows and
- * columns take off. It multiplies once for two products; two pipes of Zen multiply words, and four add them. */
-struct Crossed : Dot<8> {
-  static MYCC_INLINE void add(Partial &sum, Weights w, const char *a, int64_t) {
-    sum += add_pairs((vi32)((uwords)splat_at(a) + (uwords)w.odd), (vi32)((uwords)splat_at(a + 4) + (uwords)w.even));
-  }
-  /* Of a column: the products of its own values. */
-  static MYCC_INLINE vi32 own(Weights w) { return add_pairs(w.even, w.odd); }
-};
-#endif
 template <> struct Dot<4> {
   static constexpr int kLeft = 4, kLines = 4, kQuads = 2, raised = 8;
   struct Weights { vi32 lower, upper; };
@@ -196,23 +178,17 @@ template <int Left> MYCC_INLINE void put_quad(char *to, uint32_t x) {
   }
 }
 
-/* What the packing of a row finds, lane by lane: the sum of its values, and where that is `Crossed`, the sum of the products
- * of neighbours. */
-struct Found {
-  vi32 values = {}, products = {};
-};
-
-/* kTogether quads at once, `step` bytes from one to the next; `found` grows, but for the first `known` quads. */
+/* kTogether quads at once, `step` bytes from one to the next; lanes of `sums` grow by their values, but for those of the
+ * first `known` quads. */
 #if defined(MYCC_AVX2) || defined(MYCC_AVX512)
 typedef char c16 __attribute__((vector_size(16)));
 typedef long long q4 __attribute__((vector_size(32)));
-typedef unsigned long long uq4 __attribute__((vector_size(32)));
 constexpr int kTogether = 4;
 MYCC_INLINE void put_eight(char *to, long long bytes) { __builtin_memcpy(to, &bytes, 8); }
 #else
 constexpr int kTogether = W / 4;
 #endif
-template <int Left> MYCC_INLINE void put_quads(char *to, const int8_t *a, int64_t step, Found &found, int64_t known = 0) {
+template <int Left> MYCC_INLINE void put_quads(char *to, const int8_t *a, int64_t step, vi32 &sums, int64_t known = 0) {
 #if defined(MYCC_AVX2) && !defined(MYCC_AVX512)
   if constexpr (Left == 8) {
     c16 v;
@@ -220,9 +196,8 @@ template <int Left> MYCC_INLINE void put_quads(char *to, const int8_t *a, int64_
     const words wide = MYCC_PICK((words)__builtin_ia32_pmovsxbw256(v), (words)_mm256_cvtepi8_epi16((__m128i)v));
     const q4 even = (q4)__builtin_shufflevector(wide, wide, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
     const words places = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
-    const q4 counted = known ? even & (q4)(places >= (int16_t)known) : even;
-    found.values += isa::add_pairs((vi32)counted, splat((int32_t)0x00010001));
-    found.products += isa::add_pairs((vi32)counted, (vi32)((uq4)counted >> 32));
+    const words counted = known ? wide & (places >= (int16_t)known) : wide;
+    sums += isa::add_pairs((vi32)counted, splat((int32_t)0x00010001));
     put_eight(to, even[0]), put_eight(to + step, even[1]), put_eight(to + 2 * step, even[2]), put_eight(to + 3 * step, even[3]);
     return;
   }
@@ -235,7 +210,7 @@ template <int Left> MYCC_INLINE void put_quads(char *to, const int8_t *a, int64_
   }
   for (int i = 0; i < 4 * kTogether; i += W) {
     const vi32 values = load(a + i);
-    found.values += known ? values & (vi32)(lane_numbers() + i >= (int32_t)(4 * known)) : values;
+    sums += known ? values & (vi32)(lane_numbers() + i >= (int32_t)(4 * known)) : values;
   }
 }
 
