@@ -70,10 +70,10 @@ class Draw(nn.Module):
         """logits f32[batch, vocabulary], temperature f64[batch], part f64[batch] from 0 to 1 -> tokens i64[batch]; -1
         where a logit is no number, or rounding has left no token."""
         parts = logits.unflatten(1, (self.parts, -1))
-        highest, heat = logits.amax(-1), temperature[:, None]
-        sums = _weights(parts, highest[:, None, None], heat[:, :, None]).sum(-1)
+        highest, temperatures = logits.amax(-1), temperature[:, None]
+        sums = _weights(parts, highest[:, None, None], temperatures[:, :, None]).sum(-1)
         at, *rest = _place(sums.cumsum(-1), sums, part)
-        return _token(_weights(_own(parts, at), highest[:, None], heat), at, *rest)
+        return _token(_weights(_own(parts, at), highest[:, None], temperatures), at, *rest)
 
 
 class DrawNucleus(nn.Module):
@@ -91,40 +91,40 @@ class DrawNucleus(nn.Module):
     def forward(self, logits: Tensor, temperature: Tensor, part: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:
         """As Draw; top_p and min_p f64[batch], 1 and 0 where they leave out nothing."""
         parts = logits.unflatten(1, (self.parts, -1))
-        highest, heat, floor = logits.amax(-1)[:, None], temperature[:, None], min_p[:, None]
-        whole = _sum_above(parts, torch.full_like(highest, -torch.inf), highest, heat)
+        highest, temperatures, floor = logits.amax(-1)[:, None], temperature[:, None], min_p[:, None]
+        whole = _sum_above(parts, torch.full_like(highest, -torch.inf), highest, temperatures)
         bound = torch.where(top_p[:, None] < 1, top_p[:, None] * whole, torch.inf)
-        least = self._least(parts, bound, highest, heat)
-        one = _weights(least, highest, heat)  # of each of those that are equal to it
-        most = torch.ceil((bound - _sum_above(parts, least, highest, heat)) / one)  # of them are kept
+        least = self._least(parts, bound, highest, temperatures)
+        one = _weights(least, highest, temperatures)  # of each of those that are equal to it
+        most = torch.ceil((bound - _sum_above(parts, least, highest, temperatures)) / one)  # of them are kept
         most = torch.where(top_p[:, None] < 1, most, 0.0)
         numbers = (parts == least[:, :, None]).sum(-1)
         before = (numbers.cumsum(-1) - numbers).double()
         kept = torch.minimum((most - before).clamp(min=0.0), numbers.double())
-        weights = _weights(parts, highest[:, :, None], heat[:, :, None])
+        weights = _weights(parts, highest[:, :, None], temperatures[:, :, None])
         likely = torch.where((parts > least[:, :, None]) & (weights >= floor[:, :, None]), weights, 0.0).sum(-1)
         sums = likely + kept * torch.where(one >= floor, one, 0.0)
         at, *rest = _place(sums.cumsum(-1), sums, part)
         own = _own(parts, at)
-        same, weight = own == least, _weights(own, highest, heat)
+        same, weight = own == least, _weights(own, highest, temperatures)
         first = same & (before.gather(1, at) + same.double().cumsum(-1) <= most)
         return _token(torch.where(((own > least) | first) & (weight >= floor), weight, 0.0), at, *rest)
 
-    def _least(self, parts: Tensor, bound: Tensor, highest: Tensor, heat: Tensor) -> Tensor:
+    def _least(self, parts: Tensor, bound: Tensor, highest: Tensor, temperatures: Tensor) -> Tensor:
         """The least float for which the weights of larger logits add up to less than the bound: f32[batch, 1]"""
         low = torch.full_like(bound, _LOWEST, dtype=torch.int64)
         high = torch.full_like(low, _HIGHEST)
         for _ in range(32):
             middle = (low + high) >> 1
-            enough = _sum_above(parts, _float_of(middle), highest, heat) < bound
+            enough = _sum_above(parts, _float_of(middle), highest, temperatures) < bound
             low, high = torch.where(enough, low, middle + 1), torch.where(enough, middle, high)
         return _float_of(high)
 
 
-def _sum_above(parts: Tensor, least: Tensor, highest: Tensor, heat: Tensor) -> Tensor:
+def _sum_above(parts: Tensor, least: Tensor, highest: Tensor, temperatures: Tensor) -> Tensor:
     """The sum of the weights of logits above `least`; all but the parts are [batch, 1]."""
     above = torch.where(parts > least[:, :, None], parts, -torch.inf)
-    return _weights(above, highest[:, :, None], heat[:, :, None]).sum(-1).sum(-1, keepdim=True)
+    return _weights(above, highest[:, :, None], temperatures[:, :, None]).sum(-1).sum(-1, keepdim=True)
 
 
 class Candidates(nn.Module):

@@ -27,6 +27,16 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return ctypes.CDLL(str(out))
 
 
+def _logits(choose: random.Random, numbers: np.random.Generator, seed: int, vocabulary: int, finite: int) -> np.ndarray:
+    """f32[12, vocabulary], of some seeds with ties, of some with -inf from the token `finite` on."""
+    logits = (numbers.standard_normal((12, vocabulary)) * choose.choice([0.5, 4, 40])).astype(np.float32)
+    if seed % 4 == 0:
+        logits = np.round(logits)
+    if seed % 5 == 0:
+        logits[:, finite:] = -np.inf
+    return logits
+
+
 @pytest.mark.parametrize("seed", [0, 1, 12345, 2**32 - 1, 2**32, 2**63 + 5, 2**64 - 1])
 def test_numpys_random_numbers(native: Any, seed: int) -> None:
     values = np.zeros(50)
@@ -53,11 +63,7 @@ def test_the_same_tokens(native: Any, vocabulary: int, seeds: int) -> None:
     several = 0
     for seed in range(seeds):
         options = read_options({}, {n: choose.choice(v) for n, v in ranges.items()} | {"seed": seed}, vocabulary)
-        logits = (numbers.standard_normal((12, vocabulary)) * choose.choice([0.5, 4, 40])).astype(np.float32)
-        if seed % 4 == 0:
-            logits = np.round(logits)  # ties
-        if seed % 5 == 0:
-            logits[:, 100:] = -np.inf
+        logits = _logits(choose, numbers, seed, vocabulary, 100)
         prompt = numbers.integers(0, vocabulary, 20).tolist()
         request = _Request()
         kept = _fill(request, _Text(prompt, options))  # type: ignore[arg-type]
@@ -105,11 +111,7 @@ def test_the_same_tokens_of_the_likeliest(native: Any, vocabulary: int, seeds: i
     }  # fmt: skip
     for seed in range(seeds):
         options = read_options({}, {n: choose.choice(v) for n, v in ranges.items()} | {"seed": seed}, vocabulary)
-        logits = (numbers.standard_normal((12, vocabulary)) * choose.choice([0.5, 4, 40])).astype(np.float32)
-        if seed % 4 == 0:
-            logits = np.round(logits)  # ties
-        if seed % 5 == 0:
-            logits[:, 30:] = -np.inf
+        logits = _logits(choose, numbers, seed, vocabulary, 30)
         order = np.ascontiguousarray(np.argsort(-logits, axis=1, kind="stable")[:, :candidates])
         few = np.ascontiguousarray(np.take_along_axis(logits, order, 1))
         request, chosen = _Request(), np.zeros(12, np.int64)

@@ -15,6 +15,8 @@ from mycc.compiler.codegen.cpu.machine_header import MACHINE, render_machine, re
 from mycc.compiler.machine.cpu import CPUS
 from mycc.compiler.machine.cpu_kernels import KERNEL_NUMBERS
 
+from ..helpers.kernel_numbers import constants
+
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "kernels"
 SMALL = 4
@@ -87,11 +89,6 @@ def test_kernels_have_no_numbers_of_machines() -> None:
 )
 def test_what_is_a_finding(text: str, wanted: set[str]) -> None:
     assert findings(text) == wanted
-
-
-def constants(text: str) -> dict[str, str]:
-    """The constants of a rendered header: name -> value."""
-    return dict(re.findall(r"constexpr \w+ (\w+)(?:\[\d+\])? = ([^;]*);", text))
 
 
 def test_every_number_is_a_constant_that_kernels_read() -> None:

@@ -23,6 +23,7 @@ from mycc.compiler.schedule.matrix.matrix_plan import ATTENTION_BLOCKING, CONV_B
 from mycc.runtime.inspect import inspect_package, plan_text
 from torch import nn
 
+from ..helpers.kernel_numbers import constants
 from ..helpers.programs import Call1
 
 KERNELS = Path(__file__).parents[2] / "kernels"
@@ -37,11 +38,10 @@ def cut(**values: int) -> Change:
 def test_kernels_have_the_blocking_of_the_plan_by_themselves() -> None:
     """So generated code sets what differs alone. Each struct is found, with each of its fields."""
     headers = "".join(p.read_text() for p in KERNELS.rglob("*.h"))
-    constants = re.findall(r"int64_t (k\w+) = (\d+);", render_machine("x86-64-v3"))
-    numbers = {name: int(value) for name, value in constants}
+    numbers = constants(render_machine("x86-64-v3"))
     for kind, (struct, own) in STRUCTS.items():
         (body,) = re.findall(rf"struct {struct} \{{(.*?)\}};", headers, re.DOTALL)
-        written = {name: numbers[value] for name, value in re.findall(r"int64_t (\w+) = (k\w+);", body)}
+        written = {name: int(numbers[value]) for name, value in re.findall(r"int64_t (\w+) = (k\w+);", body)}
         assert written == {f.name: getattr(own, f.name) for f in fields(kind)}
     assert [own for _, own in STRUCTS.values()] == [GEMM_BLOCKING, CONV_BLOCKING, ATTENTION_BLOCKING]
 

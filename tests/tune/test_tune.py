@@ -46,6 +46,7 @@ from rich.console import Console
 from torch import nn
 from torch.nn import functional as F
 
+from ..helpers.kernel_numbers import constants
 from ..helpers.programs import scheduled
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
@@ -131,8 +132,8 @@ def test_winograd_is_a_candidate_where_the_options_allow_it() -> None:
 )
 def test_the_first_value_is_the_cost_models(family: str, struct: str, header: str) -> None:
     text = (KERNELS / header).read_text().split(f"struct {struct} {{")[1].split("\n};")[0]
-    constants = dict(re.findall(r"int64_t (k\w+) = (\d+);", render_machine("x86-64-v3")))
-    numbers = {name: int(constants[value]) for name, value in re.findall(r"int64_t (\w+) = (k\w+);", text)}
+    known = constants(render_machine("x86-64-v3"))
+    numbers = {name: int(known[value]) for name, value in re.findall(r"int64_t (\w+) = (k\w+);", text)}
     (found,) = (f for f in FAMILIES if f.name == family)
     firsts = {p.name: p.values[0] for p in found.parameters if p.stage == "codegen"}
     assert firsts == {name: numbers[name] for name in firsts}
