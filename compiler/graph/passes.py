@@ -39,6 +39,7 @@ from .recognize.norms import recognize_norms
 from .recognize.quantised_convs import quantised_convs
 from .recognize.quantised_embeddings import quantised_embeddings
 from .recognize.quantised_linears import quantised_linears
+from .recognize.quantised_pools import quantised_pools
 from .sizes import ranges_of
 from .updates import mark_updates
 from .work import Work
@@ -131,6 +132,8 @@ PASSES: tuple[GraphPass, ...] = (
     _row("rounded-clamps", merge_rounded_clamps, needs="NORMAL SIMPLE", undoes="LIVE UNIQUE"),
     # recognisers compare nodes by identity, and ask who else reads a node: equal ones must be one, dead ones gone
     _row("common-subexpressions", common_subexpressions, establishes="UNIQUE"),
+    _row("dead-code", dead_code, establishes="LIVE"),
+    _row("quantised-pools", quantised_pools, needs="NORMAL UNIQUE LIVE", undoes="LIVE"),
     _row("dead-code", dead_code, establishes="LIVE"),
     _row("fold-padding", fold_padding, needs="NORMAL LIVE"),
     _row("recognize-norms", recognize_norms, needs="NORMAL UNIQUE LIVE", establishes="NORMS"),

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from .dtypes import DTYPES
 from .expr import Call, Const, Expr, IndexValue, Load, rewrite
 from .index import ONE, ZERO, Atom, Binary, Index, Var, as_index, maximum, minimum
 
@@ -19,6 +20,28 @@ MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq"}
 def is_low(value: Expr) -> bool:
     """Whether an expression is -inf, the score of what a mask hides."""
     return isinstance(value, Const) and value.value == -math.inf
+
+
+#: reductions with a number that changes none of their results
+WITH_NEUTRAL = ("sum", "max", "min")
+
+
+def neutral(reduction: str, dtype: str) -> float | int:
+    """The number of a type that a sum, a maximum or a minimum starts from: it changes nothing."""
+    kind, bits = DTYPES[dtype].kind, DTYPES[dtype].size * 8
+    if reduction == "sum":
+        return 0.0 if kind == "f" else 0
+    if kind == "f":
+        return -math.inf if reduction == "max" else math.inf
+    low, high = (0, 2**bits - 1) if dtype == "u8" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return low if reduction == "max" else high
+
+
+def is_neutral(value: Expr, reduction: str) -> bool:
+    """Whether an expression is a number that changes nothing in a reduction that takes it in."""
+    if not isinstance(value, Const) or reduction not in WITH_NEUTRAL or DTYPES[value.dtype].kind == "b":
+        return False
+    return value.value == neutral(reduction, value.dtype)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ...runtime.errors import CompileError
 from ..capture.state import memory_key
+from ..graph.node import Node
 from ..graph.patterns import is_op
 from ..model.graph import ModelGraph
 from ..number_formats import NumberFormat, Quantization
@@ -22,6 +23,7 @@ from .measure import added_noise, constant, decibels, end_error, outputs
 from .report import LayerRow, QuantizationReport
 from .rewrite import Quantized, Range, quantized_graph
 from .samples import calibration_samples
+from .sums import SumOperand, sum_operands
 from .weights import IntegerWeight, to_integers
 
 __all__ = ["converted", "quantize"]
@@ -122,10 +124,11 @@ def _entry(
     graph: ModelGraph, own: Plan, wanted: Quantization, known: dict[object, IntegerWeight]
 ) -> tuple[ModelGraph, QuantizationReport]:
     samples, measured = _samples(graph, wanted)
-    ranges = _ranges(graph, own.layers, samples) if wanted.format.is_static else {}
+    sums = sum_operands(graph, own.layers) if wanted.format.is_static else []
+    ranges = _ranges(graph, own.layers, sums, samples) if wanted.format.is_static else {}
     dynamic = wanted.format.activations == "dynamic"
     rows = [Quantized(x, _integers(x, wanted.format, known), dynamic, ranges.get(x.target)) for x in own.layers]
-    result = quantized_graph(graph, rows)
+    result = quantized_graph(graph, rows, [(x, ranges[x.like or x.sum]) for x in sums])
     report = QuantizationReport(graph.name, str(wanted.format), tuple(_row(r, wanted.format) for r in rows), own.left)
     if graph.variant_of:
         return result, report
@@ -173,19 +176,25 @@ def _row(row: Quantized, form: NumberFormat) -> LayerRow:
     return LayerRow(layer.name, layer.kind, shape, str(form), row.integers.nbytes, own.nbytes, None, row.range)
 
 
-def _ranges(graph: ModelGraph, layers: Sequence[Layer], samples: Sequence[Sequence[Tensor]]) -> dict[str, Range]:
-    """The range of the activations of each layer over all samples, with 0 in it, as 8 bits."""
+def _ranges(
+    graph: ModelGraph, layers: Sequence[Layer], sums: Sequence[SumOperand], samples: Sequence[Sequence[Tensor]]
+) -> dict[Node | str, Range]:
+    """The range of the activations of each layer, by its constant, and of operands that sums alone read, by the sum;
+    over all samples, with 0 in it, as 8 bits."""
     read = [(x, node, place) for x in layers for node, place in x.readers if not is_op(node, "embedding")]
-    readers = {node: (x.target, place - 1) for x, node, place in read}
-    names = {x.target: x.name for x in layers}
-    seen: dict[str, tuple[float, float]] = {}
+    readers: dict[Node, tuple[Node | str, int]] = {node: (x.target, place - 1) for x, node, place in read}
+    readers |= {x.sum: (x.sum, x.place) for x in sums if not x.like}
+    names: dict[Node | str, str] = {x.target: x.name for x in layers}
+    seen: dict[Node | str, tuple[float, float]] = {}
 
     def call(node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if node in readers:
             target, place = readers[node]
             least, most = (float(v) for v in args[place].float().aminmax()) if args[place].numel() else (0.0, 0.0)
             if not (math.isfinite(least) and math.isfinite(most)):
-                raise CompileError(f"calibration gives '{names[target]}' activations that are NaN or infinite")
+                raise CompileError(
+                    f"calibration gives '{names.get(target, target)}' activations that are NaN or infinite"
+                )
             low, high = seen.get(target, (0.0, 0.0))
             seen[target] = min(low, least), max(high, most)
         return call_torch(node, args, kwargs)

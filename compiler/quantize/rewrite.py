@@ -17,6 +17,7 @@ from ..graph.work import Work
 from ..model.graph import ModelGraph
 from ..model.operators import dequantize  # noqa: F401  # defines the operator
 from .layers import Layer
+from .sums import SumOperand
 from .weights import IntegerWeight
 
 aten, mycc = torch.ops.aten, torch.ops.mycc
@@ -78,8 +79,11 @@ def rounded(x: Tensor, by: Range) -> Tensor:
     return result
 
 
-def quantized_graph(graph: ModelGraph, layers: Sequence[Quantized]) -> ModelGraph:
-    """The graph with integers in the place of the layers' weights; the given one is not changed."""
+def quantized_graph(
+    graph: ModelGraph, layers: Sequence[Quantized], sums: Sequence[tuple[SumOperand, Range]] = ()
+) -> ModelGraph:
+    """The graph with integers in the place of the layers' weights and of operands of sums; the given one is not
+    changed."""
     copy = fx.Graph()
     env: dict[fx.Node, fx.Node] = {}
     copy.output(copy.graph_copy(graph.module.graph, env))
@@ -87,6 +91,8 @@ def quantized_graph(graph: ModelGraph, layers: Sequence[Quantized]) -> ModelGrap
     work = Work(copy, dict(graph.constants), ranges)
     for row in layers:
         _replace(work, row, env)
+    for operand, by in sums:
+        _round(work, env[operand.sum], operand.place, by)
     read = {str(n.target) for n in copy.nodes if n.op == "get_attr"}
     root = torch.nn.Module()
     constants = {name: tensor for name, tensor in work.constants.items() if name in read}
@@ -126,11 +132,17 @@ def _read(work: Work, node: Node, place: int, floats: Node, row: Quantized) -> N
     new = work.call(aten.t.default, (floats,), like=node) if transposed else floats
     args = list(node.args)
     args[place] = new
-    if row.range is not None and not is_op(node, "embedding"):
-        at = place - 1
-        args[at] = _traced(work, node, lambda x: rounded(x, row.range), [args[at]])  # type: ignore[arg-type]
     node.args = tuple(args)
+    if row.range is not None and not is_op(node, "embedding"):
+        _round(work, node, place - 1, row.range)
     work.prune(old)
+
+
+def _round(work: Work, node: Node, place: int, by: Range) -> None:
+    """The operand of a node as the integers of a range."""
+    args = list(node.args)
+    args[place] = _traced(work, node, lambda x: rounded(x, by), [args[place]])
+    node.args = tuple(args)
 
 
 def _dynamic(work: Work, node: Node, values: Node, row: Quantized, first: Node) -> None:

@@ -150,6 +150,10 @@ CASES: dict[str, tuple[Any, ...]] = {
         lambda m, x: F.conv1d(_quantised(x), _dequantised(m, 1), m.b, 1, 1),
         (rand(2, 3, 5),), ({0: B},), {**_integers(6, 3, 3), "b": rand(6)},
     ),
+    "quantised-pools": (
+        lambda m, x: torch.clamp(torch.round(F.max_pool2d(x, 3, 2, 1) * 40.0) - 8, -128, 127).to(torch.int8),
+        (rand(1, 2, 6, 6),), ({0: B},), {},
+    ),
     "quantised-embeddings": (
         lambda m, i: F.embedding(i, _dequantised(m, 2)), (torch.arange(3),), ({0: B},), _integers(6, 4)
     ),

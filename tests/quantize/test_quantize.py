@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 import torch
 from mycc.compiler.capture import capture
+from mycc.compiler.ir.dtypes import DTYPES
+from mycc.compiler.lower import lower
 from mycc.compiler.model.graph import ModelGraph
 from mycc.compiler.number_formats import FORMATS, parse_quantization
+from mycc.compiler.quantize.layers import find_layers
 from mycc.compiler.quantize.quantize import quantize
 from mycc.compiler.quantize.report import QuantizationReport
+from mycc.compiler.quantize.sums import sum_operands
 from mycc.compiler.quantize.weights import to_integers
+from mycc.compiler.schedule import schedule
 from mycc.runtime.errors import CompileError
 from torch import nn
 
@@ -137,6 +142,53 @@ def test_zeros_around_a_calibrated_map_are_padding_of_its_integers() -> None:
     convolutions = [n for n in result.module.graph.nodes if "int_conv" in str(n.target)]
     assert [list(n.args[4]) for n in convolutions] == [[0, 0], [0, 1, 0, 1]]
     agrees(graph, result)
+
+
+class Residual(nn.Module):
+    """A stem with a pool, a block with a convolution beside it, a block without, and one that a head reads too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.beside = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 1)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(16) for _ in range(3))
+        self.blocks = nn.ModuleList(nn.Conv2d(16, 16, 3, padding=1) for _ in range(3))
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.max_pool2d(self.stem(x).relu(), 3, 2, 1)
+        x = (self.norms[0](self.blocks[0](x)) + self.beside(x)).relu()
+        x = (self.norms[1](self.blocks[1](x)) + x).relu()
+        x = x + self.norms[2](self.blocks[2](nn.functional.pad(x, (0, 0, 0, 0))))
+        return self.head(x.mean((2, 3)))
+
+
+def test_sums_of_calibrated_maps_read_integers() -> None:
+    """Nothing between convolutions is stored wider than a byte, and the pool compares bytes."""
+    torch.manual_seed(0)
+    graph, report = done(capture(Residual().eval(), (PICTURES,)), text="int8", calibrate=[PICTURES])
+    result = passed(graph)
+    agrees(graph, result)
+    assert report.error is not None
+    assert 0 < report.error < 0.05
+    (pool,) = [n for n in result.module.graph.nodes if "max_pool2d" in str(n.target)]
+    assert pool.meta["val"].dtype == torch.int8
+    nodes = schedule(lower(result).program).program.nodes
+    wide = {b.name for node in nodes[:-3] for b in node.writes() if b.kind == "temp" and DTYPES[b.dtype].size > 1}
+    assert not wide
+
+
+class LinearResidual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(12, 24), nn.Linear(24, 12)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(self.up(x).relu())
+
+
+def test_sums_that_no_convolution_reads_stay_floats() -> None:
+    graph = capture(LinearResidual().eval(), (PICTURES,))
+    assert sum_operands(graph, find_layers(graph)[0]) == []
 
 
 def test_a_calibrated_head_that_is_an_embedding_too_has_its_own_range() -> None:

@@ -139,13 +139,14 @@ def _rounding(values: Node) -> list[Node]:
     """The operators that round floats to these integers, the first one first: all that have no other reader."""
     chain: list[Node] = []
     node: Any = values
-    while _rounds(node):
+    while rounds(node):
         chain.insert(0, node)
         node = node.args[0] if isinstance(node.args[0], Node) and only_user(node.args[0], node) else None
     return chain
 
 
-def _rounds(node: Any) -> bool:
+def rounds(node: Any) -> bool:
+    """Whether an operator may be one of those that round floats to integers: with numbers beside a tensor."""
     if not isinstance(node, Node) or str(node.target) not in _ELEMENTWISE:
         return False
     return not any(isinstance(x, Node) for x in (*node.args[1:], *node.kwargs.values()))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...ir.conditions import neutral
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Expr, IndexValue
+from ...ir.expr import Expr, IndexValue, cast
 from ...ir.index import (
     ONE,
     ZERO,
@@ -202,13 +203,14 @@ def _windows(
         shape = (*shape[:-1], ONE, shape[-1])
     lead = len(shape) - 2
     source = (*shape, kernel[0], kernel[1])
-    identity = float("-inf") if op == "max" else 0.0
+    compute = DTYPES[x.dtype].compute if DTYPES[x.dtype].kind == "i" else x.dtype
+    identity = number(neutral(op, compute), compute)
 
     def value(i: list[Index]) -> Expr:
         at, taps = i[lead : lead + 2], i[lead + 2 :]
-        own = x.at([*i[:lead], position(0, at[0], taps[0]), position(1, at[1], taps[1])])
+        own = cast(x.at([*i[:lead], position(0, at[0], taps[0]), position(1, at[1], taps[1])]), compute)
         condition = all_of([c for c in (valid(d, at[d], taps[d]) for d in (0, 1)) if c is not None])
-        return own if condition is None else where(condition, own, number(identity, x.dtype))
+        return own if condition is None else where(condition, own, identity)
 
     order = (*x.memory_order(), lead + 2, lead + 3)
     holder: list[list[Index]] = []

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...ir.buffers import Buffer
+from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, Load, rewrite, substitute
 from ...ir.in_place import over_own_elements, overwrites, shared_roots
 from ...ir.index import ONE, Indirect, product
 from ...ir.nodes import Map, Reduce, Scan, Scatter, Store
 from ...ir.program import AnyNode
 from ...ir.rewrite import map_expressions
-from ...ir.structured import Attention, AttentionGradient
+from ...ir.structured import Attention, AttentionGradient, Conv, Gemm
 from ...machine.cpu import STREAM
 from ...machine.cpu_loops import WORK
 from ...machine.gpu import Device
@@ -40,9 +41,19 @@ def inline_maps(graph: NodeGraph, remarks: Remarks, recompute: bool, device: Dev
         node = graph.producer(buffer)  # of now: it may have taken in others
         if not isinstance(node, Map) or len(node.stores) != 1:
             continue
+        if not recompute and _finishes_as_bytes(graph, node, buffer):
+            continue
         if recompute or all(isinstance(reader, Map) for reader in graph.readers(buffer)):
             again = recompute or _operands_stay(graph, node, buffer)
             _consider(graph, node, remarks, WORK.cheap if again else 0, device)
+
+
+def _finishes_as_bytes(graph: NodeGraph, node: Map, buffer: Buffer) -> bool:
+    """Whether a map makes bytes of what a product or a convolution makes for it alone: it becomes the epilogue of that
+    one, which stores bytes then, and not of a later one that would read wider numbers from memory."""
+    made = [b for b in node.reads() if b.kind == "temp" and isinstance(graph.producer(b), Gemm | Conv)]
+    alone = len(made) == 1 and graph.readers(made[0]) == [node] and DTYPES[buffer.dtype].size == 1
+    return alone and DTYPES[made[0].dtype].size > 1
 
 
 def _operands_stay(graph: NodeGraph, node: Map, buffer: Buffer) -> bool:

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir.conditions import Bound, bound, conditions, conjunction, unclamped
-from ...ir.expr import Call, Const, Expr, substitute
+from ...ir.conditions import Bound, bound, conditions, conjunction, is_neutral, unclamped
+from ...ir.expr import Call, Expr, substitute
 from ...ir.index import ZERO, Atom, Index, Var, of
 from ...ir.nodes import Reduce
-
-IDENTITIES = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 
 
 def trim(node: Reduce, vector: Var | None) -> Reduce:
@@ -25,15 +23,10 @@ def trim(node: Reduce, vector: Var | None) -> Reduce:
     """
     reduction = node.reductions[0]
     value = reduction.value
-    if (
-        len(node.reductions) != 1
-        or reduction.op not in IDENTITIES
-        or not isinstance(value, Call)
-        or value.op != "where"
-    ):
+    if len(node.reductions) != 1 or not isinstance(value, Call) or value.op != "where":
         return node
     condition, inside, outside = value.args
-    if not isinstance(outside, Const) or outside.value != IDENTITIES[reduction.op]:
+    if not is_neutral(outside, reduction.op):
         return node
     bounds = {v: (ZERO, v.extent) for v in node.rdims}
     proved: set[Bound] = set()

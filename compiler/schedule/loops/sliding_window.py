@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...ir.conditions import Bound, bound, conditions, conjunction, unclamped
+from ...ir.conditions import WITH_NEUTRAL, Bound, bound, conditions, conjunction, is_neutral, neutral, unclamped
 from ...ir.dtypes import DTYPES
 from ...ir.expr import (
     Call,
@@ -36,13 +36,12 @@ from ...ir.nodes import Reduce
 from ...ir.plans.loop import SlidingWindows
 from ...machine.cpu_loops import WINDOWS
 
-IDENTITIES = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 MOST_APART = 8  # lanes of neighbouring windows in memory
 
 
 def find_sliding_windows(node: Reduce) -> SlidingWindows | None:
     """The reduction as one over windows that overlap; None for any other, or where too much of it is open."""
-    if len(node.reductions) != 1 or node.reductions[0].op not in IDENTITIES or len(node.dims) < 2:
+    if len(node.reductions) != 1 or node.reductions[0].op not in WITH_NEUTRAL or len(node.dims) < 2:
         return None
     lanes = node.dims[-1]
     extent = lanes.extent.constant
@@ -64,8 +63,7 @@ def _choice(node: Reduce) -> tuple[list[Expr], Expr]:
     (reduction,) = node.reductions
     value, parts = reduction.value, list[Expr]()
     while isinstance(value, Call) and value.op == "where":
-        other = value.args[2]
-        if not isinstance(other, Const) or other.value != IDENTITIES[reduction.op]:
+        if not is_neutral(value.args[2], reduction.op):
             break
         parts += conditions(value.args[0])
         value = value.args[1]
@@ -167,7 +165,7 @@ def _with_lanes(
     def reduction(choice: Sequence[Expr], e: Expr) -> Reduce:
         (own,) = node.reductions
         condition = conjunction(choice)
-        other = Const(IDENTITIES[own.op], e.dtype)
+        other = Const(neutral(own.op, e.dtype), e.dtype)
         chosen = e if condition is None else Call("where", (condition, e, other), e.dtype)
         return replace(node, dims=dims, rdims=rdims, reductions=(replace(own, value=chosen),))
 
