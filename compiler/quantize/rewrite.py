@@ -92,7 +92,7 @@ def quantized_graph(
     for row in layers:
         _replace(work, row, env)
     for operand, by in sums:
-        _round(work, env[operand.sum], operand.place, by)
+        _round(work, env[operand.sum], operand.place, by)  # type: ignore[arg-type]
     read = {str(n.target) for n in copy.nodes if n.op == "get_attr"}
     root = torch.nn.Module()
     constants = {name: tensor for name, tensor in work.constants.items() if name in read}

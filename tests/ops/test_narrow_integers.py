@@ -6,6 +6,7 @@ from pathlib import Path
 
 import mycc
 import numpy as np
+import pytest
 import torch
 
 
@@ -21,4 +22,20 @@ def test_numbers_wrap_as_in_torch(tmp_path: Path) -> None:
     b = torch.tensor([-128, -57, -56, -55, 0, 72, 127] * 5, dtype=torch.int8)
     model = mycc.load(mycc.compile(Numbers(), (a, b), out=tmp_path / "numbers.pkg", verify=False))
     for got, want in zip(model(a, b), Numbers()(a, b), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want.numpy())
+
+
+class Pools(torch.nn.Module):
+    """Windows with borders, over rows of vectors and over short ones."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        f = torch.nn.functional
+        return f.max_pool2d(x, 3, 2, 1), f.max_pool2d(x, (2, 3), 1, (1, 0)), f.max_pool2d(x[:, :3], 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
+def test_maxima_of_integers_leave_out_what_lies_outside(dtype: torch.dtype, tmp_path: Path) -> None:
+    x = torch.randint(-128, -1, (2, 40, 9, 18), generator=torch.Generator().manual_seed(0)).to(dtype)
+    model = mycc.load(mycc.compile(Pools(), (x,), out=tmp_path / "pools.pkg", verify=False))
+    for got, want in zip(model(x), Pools()(x), strict=True):
         np.testing.assert_array_equal(np.asarray(got), want.numpy())
