@@ -1,6 +1,6 @@
 """The matrix kernels on a GPU: candidate tiles of each shape against cuBLAS, SDPA and cuDNN in one run, in CUDA graphs.
 
-    python gpu_kernels.py OUT [section ...]     # skinny gemm other slices attention conv float; all by default
+    python gpu_kernels.py OUT [section ...]     # skinny gemm other slices prompts attention conv float; all by default
 
 Weights are cold: a graph holds as many copies of a product as their weights need to fill the L2 cache twice; the time
 is that of the graph over its copies. Each candidate is compared with float64 before it is timed. OUT gets all that
@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.util
+import itertools
 import json
 import os
 import statistics
@@ -30,19 +31,23 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from mycc.compiler.codegen.cuda.generate import launches_of
-from mycc.compiler.codegen.cuda.probe import Probe, attention_probe, conv_probe, gemm_probe
+from mycc.compiler.codegen.cuda.probe import Probe, attention_probe, conv_probe, gemm_probe, pair_probe
 from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.plans.tiles import AttentionTile, GemmTile
-from mycc.compiler.ir.structured import Window
+from mycc.compiler.ir.structured import Gemm, Window
 from mycc.compiler.machine.gpu import H200, Device
+from mycc.compiler.schedule.gpu.fit import misfit
 from mycc.compiler.schedule.gpu.product_plans import chosen_tile
-from mycc.compiler.schedule.gpu.tiles import conv_shape
+from mycc.compiler.schedule.gpu.tiles import Shape as ProductShape
+from mycc.compiler.schedule.gpu.tiles import conv_shape, estimate
 from mycc.compiler.tune.search.gpu_candidates import (
     attention_tiles,
     conv_tiles,
     large_tiles,
     middle_tiles,
+    of_pair,
     skinny_tiles,
+    tile_candidates,
 )
 
 #: the chip that is measured
@@ -202,6 +207,43 @@ def gemm_shape_of(m: int, n: int, k: int, tiles: tuple[Tile, ...], dtype: str = 
     return Shape("gemm", label, probe, key, peer, tiles, 2.0 * m * n * k, moved, float32)
 
 
+def pair_shape_of(m: int, n: int, k: int) -> Shape:
+    """A GLU of two products; the peer is one product of both weights, without the GLU."""
+    probe = pair_probe(m, n, k, "bf16")
+    assert isinstance(probe.node, Gemm)
+
+    def peer(t: dict[str, torch.Tensor]) -> list[Callable[[], torch.Tensor]]:
+        return [lambda: F.linear(t["a"], t["w"])]
+
+    key = {"m": m, "n": 2 * n, "k": k, "batch": 1, "dtype": "bf16", "together": 2, "heavy": True}
+    every = dict.fromkeys((*_prompt_tiles(m, 2 * n, k), *tile_candidates(probe.node, CHIP)))
+    pairs = dict.fromkeys(of_pair(t, probe.node) for t in every if t.split == 1 and isinstance(t, GemmTile))
+    tiles = tuple(t for t in pairs if not misfit(probe.node, t))
+    moved = 2.0 * (m * k + 2 * n * k + m * n)
+    return Shape("gemm", f"{m}x2*{n}x{k} GLU", probe, key, peer, tiles, 4.0 * m * n * k, moved)
+
+
+def _prompt_tiles(m: int, n: int, k: int) -> tuple[GemmTile, ...]:
+    """Of the product of a prompt: those of many rows, and the most promising ones of few."""
+    large = [t for t in large_tiles() if m >= 128 and isinstance(t, GemmTile)]
+    few = sorted(
+        (*skinny_tiles(CHIP, m, n, k), *middle_tiles(CHIP, m, n, k)),
+        key=lambda tile: estimate(ProductShape(m, n, k, 1, 2), "bf16", tile, CHIP),
+    )
+    return (*large, *few[:16])
+
+
+def prompt_shapes() -> list[Shape]:
+    """Products of the layers of a Llama of 1 B (hidden 2048) and of 8 B (4096), for prompts."""
+    found = []
+    for m, (n, k) in itertools.product((512, 2048), ((3072, 2048), (2048, 2048), (2048, 8192))):
+        found.append(gemm_shape_of(m, n, k, _prompt_tiles(m, n, k)))
+    found += [pair_shape_of(m, 8192, 2048) for m in (512, 2048)]
+    for n, k in ((6144, 4096), (4096, 4096), (4096, 14336)):
+        found.append(gemm_shape_of(2048, n, k, tuple(large_tiles())))
+    return [*found, pair_shape_of(2048, 14336, 4096)]
+
+
 def sliced_shape_of(m: int, n: int, k: int, slices: int) -> Shape:
     """Sums over parts of k, left to the reader; the peer is the whole product."""
     probe = gemm_probe(m, n, k, "bf16", slices=slices, out_dtype="f32")
@@ -315,6 +357,7 @@ def sections() -> dict[str, list[Shape]]:
         "gemm": [gemm_shape_of(*s, tuple(large_tiles())) for s in large],
         "other": [gemm_shape_of(*s, (*skinny_tiles(CHIP, *s), *middle_tiles(CHIP, *s))) for s in other]
         + [gemm_shape_of(*s, tuple(large_tiles())) for s in many],
+        "prompts": prompt_shapes(),
         "slices": [sliced_shape_of(*s) for s in parts],
         "attention": [attention_shape_of(*s, tuple(attention_tiles(*s[2:5], s[2] < 16))) for s in heads],
         "conv": [conv_shape_of(b, *s) for b in (1, 32) for s in resnet],

@@ -18,8 +18,9 @@ class MapFacts:
     """Of maps (docs/gpu-tiles.md).
 
     least, most: of a program. most_of_row: of a row of a tile of rows, which has `rows` in all. side: of a tile that is
-    transposed. least_axis: shorter inner loops are not worth an axis. of_many: how many times as many of a map of
-    Device.many, so that more loads are under way. each, most_warps: of a thread of a tile, and warps of one.
+    transposed. least_axis: shorter inner loops are not worth an axis. of_largest: the programs of a dynamic map are
+    made for its most elements, divided by this, at least. of_many: how many times as many of a map of Device.many, so
+    that more loads are under way. each, most_warps: of a thread of a tile, and warps of one.
     """
 
     least: int = 128
@@ -27,6 +28,7 @@ class MapFacts:
     rows: int = 2048
     side: int = 64
     least_axis: int = 16
+    of_largest: int = 8
     of_many: int = 4
     each: int = 8
     most_warps: int = 8
@@ -138,6 +140,7 @@ class ProductFacts:
     rows, depth, and elements of the result for each multiprocessor from which programs walk. shared_bytes: of the parts
     of all tiles that programs share. splits: programs that share a tile. epilogue: traffic of an epilogue in bytes of
     its result. other_registers: of a thread beside its sums. few_rows: of tiles up to which they run row by row.
+    ranges: rows from which a product of dynamic rows has a tile of its own, and rows that this tile is chosen for.
     early_rows, early_tiles: rows of tiles, and tiles for each multiprocessor, up to which weights are worth asking for
     early. row_columns, least_row_columns: columns of a program of one row, of which fewer fill the chip. row_splits,
     row_depth, row_step: programs that share its columns, values of k that each of these has at least, and those that a
@@ -165,6 +168,7 @@ class ProductFacts:
     epilogue: float = 1.7
     other_registers: int = 40
     few_rows: int = 8
+    ranges: tuple[tuple[int, int], ...] = ((256, 512), (1024, 2048))
     early_rows: int = 2
     early_tiles: int = 2
     row_columns: int = 16

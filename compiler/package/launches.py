@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..ir.index import ONE
 from ..machine.gpu import Device
 from ..schedule.report import kernel_rows
 
@@ -16,7 +17,7 @@ __all__ = ["launch_rows", "target_roof"]
 
 #: what a row takes over from the compiler's facts about its kernel
 FACTS = ("threads", "shared", "registers", "spills", "accesses")
-#: counted once, at the first launch of a node
+#: counted once, at the first launch of a node, or at the one that is for the sizes of a call
 WORK = ("flops", "bytes", "writes", "weights")
 
 
@@ -38,10 +39,12 @@ def launch_rows(code: DeviceCode, entry: int, images: Sequence[KernelImage]) -> 
     rows, seen = [], set[int]()
     for launch, node in zip(source.launches, source.nodes, strict=True):
         row = dict(nodes[node])
-        if node in seen:
+        if node in seen and launch.when == ONE:
             row |= {key: "0" for key in WORK if key in row}
         seen.add(node)
         own = facts[launch.kernel.symbol]
+        if launch.when != ONE:
+            row |= {key: f"({row[key]})*({launch.when})" for key in WORK if key in row}
         row |= {"name": launch.kernel.symbol, "node": node, "grid": [str(extent) for extent in launch.grid]}
         rows.append(row | {key: own[key] for key in FACTS})
     return rows

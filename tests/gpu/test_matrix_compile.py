@@ -98,7 +98,7 @@ def kernel(form: str, capability: int) -> TritonKernel:
     device = device_of_form(form, capability)
     if isinstance(tile, GemmTile) and tile.descriptors and not device.descriptors:
         tile = None
-    (launch,) = launches_of(probe.node, device, form, tile)
+    launch, *_ = launches_of(probe.node, device, form, tile)  # of few rows, where they are dynamic
     return launch.kernel.named(form)
 
 

@@ -34,6 +34,10 @@ def window(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
     return (n <= start + m) & (start + m - n < 24)
 
 
+def places_of_a_window(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
+    return (n <= start + m) & (n > start + m - 200)
+
+
 def near(m: Tensor, n: Tensor, start: Tensor) -> Tensor:
     return (n - (start + m)).abs() <= 20
 
@@ -53,6 +57,8 @@ class _Model(torch.nn.Module):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(m, n, start))
 
 
+#: masks that only compare the key itself, so that blocks which all rows see need no comparison
+EXACT = (up_to, behind, below, places_of_a_window)
 #: mask, queries, keys, the key that the first query sees last, and which keys are left out: those of whole tiles
 CASES = {
     "a prompt": (up_to, 40, 512, 30, (256, 512)),
@@ -63,6 +69,9 @@ CASES = {
     "all": (up_to, 40, 300, 290, (300, 300)),
     "a window": (window, 40, 512, 300, (384, 512)),
     "a window, behind it": (window, 40, 512, 300, (0, 256)),
+    "a window with blocks that all rows see": (places_of_a_window, 40, 512, 400, (0, 192)),
+    "a window with blocks that all rows see, behind it": (places_of_a_window, 40, 512, 400, (448, 512)),
+    "a window of which nothing is there": (places_of_a_window, 40, 512, -(2**40), (0, 512)),
     "on both sides": (near, 40, 512, 128, (0, 64)),
     "on both sides, behind them": (near, 40, 512, 128, (256, 512)),
     "of places": (placed, 40, 512, 1, (128, 512)),
@@ -79,7 +88,10 @@ def test_hidden_blocks_are_not_read(name: str, interpreter: TritonInterpreter) -
     wanted = model(q, k, v, start)
     k[:, :, begin:end] = v[:, :, begin:end] = torch.nan
     program = program_of(capture(model, (q, k, v, start)))
-    assert any(isinstance(x.plan, AttentionPlan) and x.plan.seen for x in program.schedule.kernels)
+    (plan,) = (x.plan for x in program.schedule.kernels if isinstance(x.plan, AttentionPlan))
+    assert plan.seen is not None
+    assert (plan.seen.shown is not None) == (mask in EXACT and not plan.cut.shared)
+    assert plan.folded
     (found,) = run_interpreted(program, interpreter, (q, k, v, start), {})
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from ...ir.buffers import Operand
+from ...ir.expr import Acc, Expr
 from ...ir.index import ONE, as_index
 from ...ir.plans.gpu import AttentionPlan, SeenKeys
 from ...ir.plans.tiles import AttentionTile
@@ -28,6 +30,17 @@ from .matrix import (
 from .scope import TritonScope
 
 LOG2E = math.log2(math.e)
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A loop over blocks of keys. edge: keys may lie past the end or, when causal, in the future. score: lines that
+    change the score."""
+
+    begin: str
+    end: str
+    edge: bool
+    score: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -70,10 +83,8 @@ class AttentionView:
     value_size: str
     tile: AttentionTile
     range_lines: tuple[str, ...]
-    begin: str
-    whole: str
-    end: str
-    edge: bool
+    runs: tuple[RunView, ...]
+    end: str  # of the keys that a program reads
     single: bool
     causal: bool
     clamp_n: bool
@@ -85,7 +96,8 @@ class AttentionView:
     log2e: str
     scale: str
     log2_scale: str  # what makes a score an exponent of two
-    score: tuple[str, ...]
+    scaled: bool  # the score is the scaled product
+    score: tuple[str, ...]  # of the only block
     precision: str
     pdl: bool
     wide: bool
@@ -111,13 +123,14 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
     rest = masks["d"].replace("d", "r")  # the first of two blocks is whole
     masks["d"] = "" if plan.rest else masks["d"]
     dtype = node.v.buffer.dtype
-    begin, whole, end, range_lines = _ranges(node, plan, scope, rows)
-    if plan.single:  # the one block may reach past the keys, whatever the rows see of them
-        end = scalar(scope, keys)
+    ranges = _ranges(node, plan, scope, rows)
     q, out = rows.texts(node.q), rows.texts(node.out)
+    score = _score(node.score, scope, rows)
+    runs, range_lines = _runs(node, plan, ranges, score, lambda shown: _score(shown, scope, rows))
+    # the one block may reach past the keys, whatever the rows see of them
+    end = scalar(scope, keys) if plan.single else runs[-1].end
     row_mask = [] if divides(tile.m, rows.count) else [f"(rows < {scalar(scope, rows.count)})[:, None]"]
     out_mask = " & ".join([*row_mask, *([f"{masks['e']}[None, :]"] if masks["e"] else [])])
-    score = _score(node, scope, rows)
     view = AttentionView(
         block_m=tile.m,
         block_n=tile.n,
@@ -154,10 +167,8 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
         dtype=TL_DTYPE[dtype],
         keys=scalar(scope, keys),
         range_lines=range_lines,
-        begin=begin,
-        whole=whole,
+        runs=runs,
         end=end,
-        edge=node.causal or not divides(tile.n, keys),
         single=plan.single,
         causal=node.causal,
         clamp_n=not divides(tile.n, keys),
@@ -168,7 +179,8 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
         log2=repr(math.log(2)),
         log2e=repr(LOG2E),
         scale=repr(node.scale),
-        log2_scale=repr(LOG2E if score else node.scale * LOG2E),
+        log2_scale=repr(node.scale * LOG2E if plan.folded else LOG2E),
+        scaled=not plan.folded,
         score=score,
         precision=precision_text(plan.precision, {dtype}),
         pdl=plan.pdl,
@@ -280,6 +292,34 @@ def _both(mask: str, axes: str, keys: str) -> tuple[str, str]:
     return mask_text([own]), mask_text([own, f"valid{keys}"])
 
 
+def _runs(
+    node: Attention,
+    plan: AttentionPlan,
+    ranges: tuple[str, str, str, tuple[str, ...]],
+    score: tuple[str, ...],
+    lines_of: Callable[[Expr], tuple[str, ...]],
+) -> tuple[tuple[RunView, ...], tuple[str, ...]]:
+    """The loops over blocks of keys, and lines that compute their ends.
+
+    ranges: as of _ranges(). lines_of: gives the lines of another score.
+    """
+    begin, whole, end, lines = ranges
+    edge = node.causal or not divides(plan.cut.n, node.keys)
+    if plan.seen is None or plan.seen.shown is None:
+        runs = [RunView(begin, whole, False, score)]
+        return (*runs, *([RunView(whole, end, True, score)] if edge else [])), lines
+    n = plan.cut.n
+    shown = RunView(begin, "all_end", False, lines_of(plan.seen.shown))
+    last = RunView("all_end", end, edge, score)
+    to = f"all_end = tl.maximum({{begin}}, tl.minimum({whole}, all_end // {n} * {n}))"
+    if not plan.seen.begins:
+        return (shown, last), (*lines, to.format(begin=begin))
+    up = f"tl.maximum(tl.cdiv(all_begin, {n}) * {n}, {begin})"
+    clamped = f"all_begin = tl.minimum({up}, tl.maximum({whole}, {begin}))"
+    first = RunView(begin, "all_begin", False, score)
+    return (first, replace(shown, begin="all_begin"), last), (*lines, clamped, to.format(begin="all_begin"))
+
+
 def _ranges(
     node: Attention, plan: AttentionPlan, scope: TritonScope, rows: _Rows
 ) -> tuple[str, str, str, tuple[str, ...]]:
@@ -318,7 +358,8 @@ def _whole_run(n: int) -> str:
 
 
 def _seen_lines(found: SeenKeys, n: int, keys: str, scope: TritonScope, rows: _Rows) -> list[str]:
-    """begin and end of the blocks of keys that a row of the tile may see; several conditions hold at once."""
+    """begin and end of the blocks of keys that a row of the tile may see, all_begin and all_end of the keys that all
+    rows may see, where their score is another one; several conditions hold at once."""
     emit = TritonEmitter(scope, rows.places, {}, stem="bound")
     emit.count_uses([*found.begins, *found.ends])
     begins, ends = ([emit.value(e) for e in bounds] for bounds in (found.begins, found.ends))
@@ -326,18 +367,27 @@ def _seen_lines(found: SeenKeys, n: int, keys: str, scope: TritonScope, rows: _R
     lines = [*emit.lines, "begin = 0", f"end = {keys}"]
     lines += [f"begin = tl.maximum(begin, tl.min({text} + {grid}))" for text in begins]
     lines += [f"end = tl.minimum(end, tl.max({text} + {grid}))" for text in ends]
-    return [
-        *lines,
-        f"begin = begin // {n} * {n}",
-        f"end = tl.minimum(tl.cdiv(tl.maximum(end, 0), {n}) * {n}, {keys})",
-    ]
+    narrow = "" if scope.wide else ".to(tl.int32)"  # the bounds are i64, and what counts from them is then, too
+    if found.shown is not None:
+        lines += [*(["all_begin = begin"] if begins else []), "all_end = end"]
+        lines += [f"all_begin = tl.maximum(all_begin, tl.max({text} + {grid}))" for text in begins]
+        lines += [f"all_end = tl.minimum(all_end, tl.min({text} + {grid}))" for text in ends]
+        if begins:
+            lines.append(f"all_begin = tl.minimum(all_begin, {keys}){narrow}")
+        if ends:
+            lines.append(f"all_end = tl.maximum(all_end, 0){narrow}")
+    if begins:
+        lines.append(f"begin = tl.minimum(begin, {keys}){narrow} // {n} * {n}")
+    if ends:
+        lines.append(f"end = tl.minimum(tl.cdiv(tl.maximum(end, 0){narrow}, {n}) * {n}, {keys})")
+    return lines
 
 
-def _score(node: Attention, scope: TritonScope, rows: _Rows) -> tuple[str, ...]:
-    """Lines that change a scaled score, in terms of b, h, m and n."""
-    if node.score is None:
+def _score(score: Expr | None, scope: TritonScope, rows: _Rows) -> tuple[str, ...]:
+    """Lines that change a score, in terms of b, h, m and n."""
+    if score is None or isinstance(score, Acc):
         return ()
     emit = TritonEmitter(scope, rows.places, {}, {"score": Value("score", ("m", "n"))})
-    emit.count_uses([node.score])
-    value = emit.value(node.score)
+    emit.count_uses([score])
+    value = emit.value(score)
     return (*emit.lines, f"score = {value}")

@@ -35,7 +35,7 @@ from .module import render
 from .ordered import scan_launch, scatter_launches
 from .routines import routine_launches
 from .rows import rows_launch
-from .structured import matrix_launch
+from .structured import matrix_launches
 
 __all__ = ["DeviceCode", "generate_device"]
 
@@ -115,7 +115,7 @@ def kernel_launches(kernel: Kernel, name: str, device: Device, tile: Tile | None
         case ((Reduce() | Nest()), RowsPlan() as plan):
             return (rows_launch(node, name, plan),)
         case ((Gemm() | Conv() | Attention()), (ProductPlan() | AttentionPlan()) as plan):
-            return (matrix_launch(node, name, plan),)
+            return matrix_launches(node, name, plan)
         case Scan(), ScanPlan() as plan:
             return (scan_launch(node, name, plan),)
         case Scatter(), ScatterPlan() as plan:

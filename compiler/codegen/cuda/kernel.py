@@ -112,7 +112,8 @@ LaunchArgument: TypeAlias = BufferArg | SizeArg | NumberArg | ZerosArg | WorkArg
 class Launch:
     """One launch of a kernel: programs along x, y, z, and a value for each of its parameters.
 
-    failure: what its number in the status word says; "" for an index that is out of range.
+    failure: what its number in the status word says; "" for an index that is out of range. when: 1 for calls whose
+    sizes it is for, else 0; the grid has that factor, and a grid of 0 programs is not launched.
     """
 
     kernel: TritonKernel
@@ -120,6 +121,7 @@ class Launch:
     args: tuple[LaunchArgument, ...]
     origin: Origin = field(default_factory=Origin)
     failure: str = ""
+    when: Index = ONE
 
     def __post_init__(self) -> None:
         if len(self.args) != len(self.kernel.params):

@@ -9,7 +9,7 @@ from typing import Protocol
 from ...ir.buffers import Operand
 from ...ir.index import ONE, Index
 from ...ir.nodes import Node
-from ...ir.plans.gpu import GpuPlan
+from ...ir.plans.gpu import GpuPlan, ProductPlan
 from ...ir.plans.tiles import GemmTile
 from ...ir.structured import Attention, Conv, Gemm
 from ...schedule.gpu.axes import Axes
@@ -172,4 +172,6 @@ def launch(
         name, text, params, num_warps=plan.warps, num_stages=plan.stages, maxnreg=plan.registers, pdl=plan.pdl,
         flush=plan.flush, fuses=plan.fuses, widens=plan.widens,
     )  # fmt: skip
-    return Launch(kernel, grid, args, node.origin)
+    of_sizes = plan.range if isinstance(plan, ProductPlan) else None
+    when = ONE if of_sizes is None else of_sizes.holds
+    return Launch(kernel, (grid[0] * when, *grid[1:]), args, node.origin, when=when)

@@ -18,10 +18,10 @@ def product_launch(node: Gemm | Conv, name: str, plan: ProductPlan) -> Launch:
     return planes_launch(name, node, plan) if plan.form == "planes" else gemm_launch(name, node, plan)
 
 
-def matrix_launch(node: Gemm | Conv | Attention, name: str, plan: ProductPlan | AttentionPlan) -> Launch:
-    """The launch of a matrix node."""
+def matrix_launches(node: Gemm | Conv | Attention, name: str, plan: ProductPlan | AttentionPlan) -> tuple[Launch, ...]:
+    """The launches of a matrix node: one, or one for each range of sizes that has a plan of its own."""
     if isinstance(node, Attention):
         assert isinstance(plan, AttentionPlan)
-        return attention_launch(name, node, plan)
+        return (attention_launch(name, node, plan),)
     assert isinstance(plan, ProductPlan)
-    return product_launch(node, name, plan)
+    return tuple(product_launch(node, name, own) for own in (plan, *plan.variants))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..buffers import Buffer
 from ..expr import Expr, Load
-from ..index import Index, Var
+from ..index import ONE, Index, Var, minimum
 from ..nodes import Map, Reduce
 from .tiles import AttentionTile, GemmTile
 
@@ -193,6 +193,25 @@ class ScatterPlan(GpuPlan):
 
 
 @dataclass(frozen=True)
+class SizeRange:
+    """The calls that a plan is for, by a size that they know: at least `least`, and below `below`; None: no bound."""
+
+    size: Index
+    least: int = 0
+    below: int | None = None
+
+    @property
+    def holds(self) -> Index:
+        """1 for a size in the range, else 0."""
+        reached = minimum(self.size // self.least, 1) if self.least else ONE
+        return reached if self.below is None else reached - minimum(self.size // self.below, 1)
+
+    def __str__(self) -> str:
+        low = f"{self.least} <= " if self.least else ""
+        return f"{low}{self.size}" + ("" if self.below is None else f" < {self.below}")
+
+
+@dataclass(frozen=True)
 class ProductPlan(GpuPlan):
     """The plan of a matrix product or a convolution. Its forms:
 
@@ -209,7 +228,9 @@ class ProductPlan(GpuPlan):
     them), "column" (there is one column), "rows" (row by row) or "groups" (of tile.group rows). prefetch: weights are
     prefetched before the predecessor has ended. precision: the precision of float32 products (Device.float32).
     promoted: how many float8 products tensor cores add at their lower precision before the sum is added in float32; 0:
-    there are no such products. ahead: how many steps of the form `vector` have loads in flight; 0: one step.
+    there are no such products. ahead: how many steps of the form `vector` have loads in flight; 0: one step. variants:
+    the plans of dynamic numbers of rows that another tile serves better, each with its range. range: of this plan;
+    None: it is for all sizes.
     """
 
     ahead: int = 0
@@ -219,6 +240,8 @@ class ProductPlan(GpuPlan):
     order: str = ""
     prefetch: bool = False
     precision: str = ""
+    range: SizeRange | None = None
+    variants: tuple[ProductPlan, ...] = ()
 
     @property
     def cut(self) -> GemmTile:
@@ -230,10 +253,12 @@ class ProductPlan(GpuPlan):
 @dataclass(frozen=True)
 class SeenKeys:
     """Where the keys lie that a row of an attention may see (decision 0125). begins: the first key; ends: one past the
-    last; of each condition of its mask, in i64, none outside of the keys."""
+    last; of each condition of its mask, in i64, none outside of the keys. shown: the score of keys between all begins
+    and all ends, without the conditions that hold there; None: it is the same."""
 
     begins: tuple[Expr, ...] = ()
     ends: tuple[Expr, ...] = ()
+    shown: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -247,7 +272,8 @@ class AttentionPlan(GpuPlan):
     padded length of the second one. latent: values are the first elements of keys, which are read once. order: the
     order of the tiles, "late first" where the last ones attend to the most keys. queries: they are loaded through a
     tensor descriptor, too. single: one step takes all keys. seen: a tile reads only the blocks of keys that
-    comparisons in the score leave visible to one of its rows; None: it reads all. precision: as in ProductPlan.
+    comparisons in the score leave visible to one of its rows; None: it reads all. folded: the scale is a factor of the
+    exponents, as the score does nothing but hide keys. precision: as in ProductPlan.
     """
 
     tile: AttentionTile | None = None
@@ -259,6 +285,7 @@ class AttentionPlan(GpuPlan):
     queries: bool = False
     single: bool = False
     seen: SeenKeys | None = None
+    folded: bool = False
     precision: str = ""
 
     @property

@@ -23,6 +23,7 @@ from ...ir.layouts import PANEL
 from ...ir.nodes import Map, Reduce, Store
 from ...ir.structured import Gemm
 from ...machine.gpu import Device
+from ..gpu.product_plans import product_ranges
 from ..gpu.tiles import expected_time, gemm_shape
 from ..graph import NodeGraph
 from ..loops.vector_axis import reduces_contiguous
@@ -48,8 +49,8 @@ def _parts(node: Gemm, device: Device) -> int:
         return 1  # its kernels share tiles
     if len(node.dims) != 2 or node.packed or len(node.stores) != 1 or most is None or most > facts.product_rows:
         return 1
-    if n is None or k is None or node.b.buffer.kind != "const":
-        return 1
+    if n is None or k is None or node.b.buffer.kind != "const" or product_ranges(node, device):
+        return 1  # of many rows the product is faster whole, and few ones share tiles
     shape, dtype = gemm_shape(node), node.b.buffer.dtype
     whole = expected_time(shape, dtype, device)
     times = {1: whole - facts.gain}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ...ir.bounds import largest
 from ...ir.dtypes import DTYPES
-from ...ir.index import ONE, Index, Indirect, Var, product
+from ...ir.index import ONE, Index, Indirect, Var, as_index, product
 from ...ir.nodes import Map
 from ...ir.plans.gpu import MapPlan
 from ...machine.gpu import ACCESS, Device
@@ -41,7 +42,7 @@ def map_block(node: Map, plan: MapPlan, device: Device) -> tuple[int, ...]:
         return (
             min(
                 power_of_two(max(most, 1)),
-                share(total, device, device.maps.least, device.maps.most * _more(total, device)),
+                share(total, device, _least(total, device), device.maps.most * _more(total, device)),
             ),
         )
     x, *y = plan.axes
@@ -77,6 +78,14 @@ def map_programs(node: Map, plan: MapPlan) -> tuple[Index, ...]:
 
 def _total(node: Map) -> Index:
     return product(v.extent for v in node.dims)
+
+
+def _least(total: Index, device: Device) -> int:
+    """The fewest elements of a program of a flat map: with a dynamic size, as many as a part of the most elements asks
+    for. Few programs of many elements are as fast as many of few where there are few elements."""
+    most = largest(total) if total.constant is None else None
+    facts = device.maps
+    return facts.least if most is None else share(as_index(most // facts.of_largest), device, facts.least, facts.most)
 
 
 def _more(total: Index, device: Device) -> int:

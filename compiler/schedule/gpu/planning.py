@@ -8,7 +8,17 @@ from typing import Any
 
 from ...ir.index import ZERO, product
 from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
-from ...ir.plans.gpu import AttentionPlan, GpuPlan, MapPlan, ProductPlan, RoutinePlan, RowsPlan, ScanPlan, ScatterPlan
+from ...ir.plans.gpu import (
+    AttentionPlan,
+    GpuPlan,
+    MapPlan,
+    ProductPlan,
+    RoutinePlan,
+    RowsPlan,
+    ScanPlan,
+    ScatterPlan,
+    SizeRange,
+)
 from ...ir.plans.kernel import Kernel
 from ...ir.program import AnyNode, Assert
 from ...ir.routines import Custom, Routine
@@ -33,6 +43,7 @@ from .lane_plans import (
 )
 from .map_plans import map_axes, map_block, map_form, map_room, map_warps
 from .product_plans import (
+    attention_folded,
     attention_form,
     attention_head,
     attention_latent,
@@ -49,6 +60,7 @@ from .product_plans import (
     product_prefetch,
     product_promotion,
     product_tile,
+    product_variants,
     product_walkers,
 )
 from .routine_plans import refusal, routine_parts
@@ -101,6 +113,25 @@ def _fill(kernel: Kernel, context: Context) -> GpuPlan | None:
     return plan
 
 
+def _variants(kernel: Kernel, context: Context) -> tuple[ProductPlan, ...]:
+    """The whole plans of ranges of sizes that have tiles of their own."""
+    assert isinstance(kernel.node, Gemm | Conv)
+    assert isinstance(kernel.plan, ProductPlan)
+    found = []
+    for own, tile in product_variants(kernel.node, kernel.plan, context.gpu):
+        chosen = {"tile": tile, "range": own, "variants": ()}
+        plan = run_planning(GPU_PLANNING, Kernel(kernel.node, ProductPlan()), context, chosen).plan
+        assert isinstance(plan, ProductPlan)
+        found.append(plan)
+    return tuple(found)
+
+
+def _below_variants(plan: ProductPlan) -> SizeRange | None:
+    """The sizes of the plan itself: those below its variants'."""
+    first = plan.variants[0].range if plan.variants else None
+    return None if first is None else SizeRange(first.size, below=first.least)
+
+
 GPU_PLANNING: tuple[PlanningPass, ...] = (
     _rewrite("collapse", MapPlan, collapse),
     _rewrite("collapse-fill", ScatterPlan, collapse_fill),
@@ -139,18 +170,21 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("product-ahead", ProductPlan, "ahead", lambda k, c: product_ahead(k.node, k.plan), "form stages"),
     _row("product-promotion", ProductPlan, "promoted", lambda k, c: product_promotion(k.node, k.plan), "tile"),
     _row("product-precision", ProductPlan, "precision", lambda k, c: c.gpu.float32),
+    _row("product-variants", ProductPlan, "variants", _variants, "tile"),
+    _row("product-range", ProductPlan, "range", lambda k, c: _below_variants(k.plan), "variants"),
     _row("attention-tile", AttentionPlan, "tile", lambda k, c: attention_tile(k.node, c.gpu)),
     _row("attention-form", AttentionPlan, "form", lambda k, c: attention_form(k.node, k.plan), "tile"),
     _row("attention-head", AttentionPlan, "head", lambda k, c: attention_head(k.node, k.plan, c.gpu), "tile"),
     _row("attention-rest", AttentionPlan, "rest", lambda k, c: attention_rest(k.node, k.plan), "head"),
     _row("attention-value", AttentionPlan, "value", lambda k, c: attention_value(k.node)),
     _row("attention-latent", AttentionPlan, "latent", lambda k, c: attention_latent(k.node, k.plan), "head value tile"),
-    _row("attention-order", AttentionPlan, "order", lambda k, c: attention_order(k.node, k.plan), "form"),
     _row("attention-queries", AttentionPlan, "queries", lambda k, c: attention_queries(k.plan), "tile form"),
     # a weight below 2^-126 is none
     _row("attention-flush", AttentionPlan, "flush", lambda k, c: True),
     _row("attention-single", AttentionPlan, "single", lambda k, c: attention_single(k.node, k.plan), "tile"),
-    _row("attention-seen", AttentionPlan, "seen", lambda k, c: attention_seen(k.node, k.plan), "single"),
+    _row("attention-seen", AttentionPlan, "seen", lambda k, c: attention_seen(k.node, k.plan), "single form"),
+    _row("attention-order", AttentionPlan, "order", lambda k, c: attention_order(k.node, k.plan), "form seen"),
+    _row("attention-folded", AttentionPlan, "folded", lambda k, c: attention_folded(k.node)),
     _row("attention-warps", AttentionPlan, "warps", lambda k, c: k.plan.cut.warps, "tile"),
     _row("attention-stages", AttentionPlan, "stages", lambda k, c: k.plan.cut.stages, "tile"),
     _row("attention-precision", AttentionPlan, "precision", lambda k, c: c.gpu.float32),

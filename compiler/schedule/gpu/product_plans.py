@@ -2,34 +2,65 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 from ...ir.index import ONE, Index, as_index, exact_div, product
-from ...ir.plans.gpu import AttentionPlan, ProductPlan, SeenKeys
+from ...ir.plans.gpu import AttentionPlan, ProductPlan, SeenKeys, SizeRange
 from ...ir.plans.tiles import GemmTile, Tile
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import TENSOR_CORE_TILE, Device
 from ..cost.estimates import number
-from ..matrix.seen_keys import seen_keys
+from ..matrix.seen_keys import only_hides, seen_keys
 from .axes import as_product
 from .blocks import blocks, power_of_two
 from .quantised_tiles import quantised_tile
-from .tiles import attention_tile, conv_tile, gemm_tile
+from .tiles import Shape, attention_tile, conv_tile, gemm_shape, gemm_tile
 
 
 def chosen_tile(node: Gemm | Conv | Attention, device: Device) -> Tile:
     """The tile of a node on a device: measured, or by the model."""
-    if isinstance(node, Attention):
-        return attention_tile(node, device)
+    return attention_tile(node, device) if isinstance(node, Attention) else product_tile(node, device)
+
+
+def product_tile(node: Gemm | Conv, device: Device, shape: Shape | None = None) -> GemmTile:
+    """The tile of a product or a convolution. shape: of a range of a product's sizes; None: the tile is for all."""
     node = as_product(node)
     if isinstance(node, Gemm) and node.quantised is not None:
-        return quantised_tile(node, node.quantised, device)
-    return gemm_tile(node, device) if isinstance(node, Gemm) else conv_tile(node, device)
+        return quantised_tile(node, node.quantised, device, shape)
+    return gemm_tile(node, device, shape) if isinstance(node, Gemm) else conv_tile(node, device)
 
 
-def product_tile(node: Gemm | Conv, device: Device) -> GemmTile:
-    """The tile of a product or a convolution."""
-    tile = chosen_tile(node, device)
-    assert isinstance(tile, GemmTile)
-    return tile
+def product_ranges(node: Gemm | Conv, device: Device) -> tuple[tuple[SizeRange, Shape], ...]:
+    """The ranges of a dynamic number of rows that may have tiles of their own, and a shape that stands for each.
+
+    1 to 2048 rows      ->      256 to 1023 (as 512), 1024 and more (as 2048)
+    """
+    if not isinstance(node, Gemm):
+        return ()
+    *batch, rows, columns = (v.extent for v in node.dims)
+    if rows.constant is not None or any(size.constant is None for size in (*batch, columns, node.k)):
+        return ()
+    top = gemm_shape(node, 1.0)
+    starts = [(least, chosen) for least, chosen in device.products.ranges if top.m >= least]
+    ends = [least for least, _ in starts[1:]]
+    return tuple(
+        (SizeRange(rows, least, below), replace(top, m=min(chosen, top.m)))
+        for (least, chosen), below in itertools.zip_longest(starts, ends)
+    )
+
+
+def product_variants(node: Gemm | Conv, plan: ProductPlan, device: Device) -> tuple[tuple[SizeRange, GemmTile], ...]:
+    """The ranges of rows for which another tile than the plan's is chosen, with these tiles, up to the most rows;
+    neighbours of one tile are one range."""
+    found: list[tuple[SizeRange, GemmTile]] = []
+    for own, shape in product_ranges(node, device):
+        tile = product_tile(node, device, shape)
+        if found and found[-1][1] == tile:
+            found[-1] = replace(found[-1][0], below=own.below), tile
+        elif found or tile != plan.cut:
+            found.append((own, tile))
+    return tuple(found)
 
 
 def product_form(node: Gemm | Conv, plan: ProductPlan) -> str:
@@ -151,7 +182,8 @@ def _block(size: int) -> int:
 
 def attention_order(node: Attention, plan: AttentionPlan) -> str:
     """Rows that see the most keys first: see AttentionPlan."""
-    return "late first" if node.causal and plan.form == "heads" else ""
+    growing = node.causal or (plan.seen is not None and bool(plan.seen.ends) and not plan.seen.begins)
+    return "late first" if growing and plan.form == "heads" else ""
 
 
 def attention_queries(plan: AttentionPlan) -> bool:
@@ -166,8 +198,16 @@ def attention_single(node: Attention, plan: AttentionPlan) -> bool:
 
 
 def attention_seen(node: Attention, plan: AttentionPlan) -> SeenKeys | None:
-    """Where the keys lie that a tile reads; one of a single step reads all."""
-    return None if plan.single else seen_keys(node)
+    """Where the keys lie that a tile reads; one of a single step reads all. Few rows wait for memory, not for
+    comparisons."""
+    found = None if plan.single else seen_keys(node)
+    few = plan.cut.shared or plan.form == "packed"
+    return replace(found, shown=None) if found is not None and few else found
+
+
+def attention_folded(node: Attention) -> bool:
+    """Whether the scale may be a factor of the exponents: the largest score is that of the largest product."""
+    return node.score is None or (only_hides(node) and node.scale > 0)
 
 
 def attention_room(node: Attention, plan: AttentionPlan, device: Device) -> bool:

@@ -15,8 +15,8 @@ from .fit import misfit
 from .tiles import Shape, gemm_shape, vector_tile
 
 
-def quantised_tile(node: Gemm, how: Quantised, device: Device) -> GemmTile:
-    """The tile of a product of quantised weights.
+def quantised_tile(node: Gemm, how: Quantised, device: Device, shape: Shape | None = None) -> GemmTile:
+    """The tile of a product of quantised weights. shape: as of gemm_tile().
 
     Raises:
         CompileError: the device has no tensor cores for these numbers.
@@ -27,7 +27,7 @@ def quantised_tile(node: Gemm, how: Quantised, device: Device) -> GemmTile:
             details=[node.origin.describe()],
             hint="Quantise to int8 for this GPU.",
         )
-    shape = gemm_shape(node)
+    shape = shape or gemm_shape(node)
     if node.also:
         return _pair(shape, node, device)
     if how.group:

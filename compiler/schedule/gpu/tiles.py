@@ -73,9 +73,10 @@ def shapes(node: Gemm | Conv) -> tuple[Shape, ...]:
 FUNCTIONS = frozenset("exp expm1 log log1p tanh sigmoid silu erf erfc gelu_erf gelu_tanh pow sin cos tan".split())
 
 
-def gemm_tile(node: Gemm, device: Device) -> GemmTile:
-    """The tile of a matrix product on a device."""
-    return with_room(_gemm_tile(node, device), node, device)
+def gemm_tile(node: Gemm, device: Device, shape: Shape | None = None) -> GemmTile:
+    """The tile of a matrix product on a device. shape: of a range of sizes that it is for; None: it is for all."""
+    of_shapes = shapes(node) if shape is None else (shape,)
+    return with_room(_gemm_tile(node, device, of_shapes), node, device)
 
 
 def with_room(tile: GemmTile, node: Gemm, device: Device) -> GemmTile:
@@ -99,19 +100,19 @@ def operand_bytes(node: Gemm) -> int:
     return size + sum(DTYPES[ld.dtype].size for ld in node.prologue.value.loads if moving <= ld.own_vars())
 
 
-def _gemm_tile(node: Gemm, device: Device) -> GemmTile:
-    shape, dtype, heavy = gemm_shape(node), node.b.buffer.dtype, is_heavy(node)
+def _gemm_tile(node: Gemm, device: Device, of_shapes: tuple[Shape, ...]) -> GemmTile:
+    shape, dtype, heavy = of_shapes[0], node.b.buffer.dtype, is_heavy(node)
     if node.also:
-        return _pair_tile(node, shape, dtype, device)
-    known = _measured_tile(node, shape, device, heavy)
+        return _pair_tile(node, of_shapes, dtype, device)
+    known = _measured_tile(node, of_shapes, device, heavy)
     if known is not None and heavy and not leaves_registers(known, device):
         known = _in_halves(node, known)
     if known is not None:
         return known
     if shape.m == 1 and node.dims[-2].extent == ONE:
         return vector_tile(shape, device)
-    walked = _walking_tile(node, shape, device)
-    return walked or fastest(shapes(node), dtype, device, heavy or reads_tiles(node))
+    walked = _walking_tile(node, of_shapes, device)
+    return walked or fastest(of_shapes, dtype, device, heavy or reads_tiles(node))
 
 
 def leaves_registers(tile: GemmTile, device: Device) -> bool:
@@ -128,15 +129,15 @@ def _in_halves(node: Gemm, tile: GemmTile) -> GemmTile | None:
     return halved if tile.descriptors and not misfit(node, halved) else None
 
 
-def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
+def _walking_tile(node: Gemm, of_shapes: tuple[Shape, ...], device: Device) -> GemmTile | None:
     """The tile of programs that walk over many tiles; None where there are few, or no descriptors."""
     from .fit import misfit
 
-    facts = device.products
+    shape, facts = of_shapes[0], device.products
     walks = dict(facts.walks)
     enough = shape.m * shape.n >= device.sms * facts.walk_tile
     enough = enough and shape.k >= facts.walk_depth and shape.m >= facts.walk_rows
-    if not device.descriptors or not enough or len(shapes(node)) > 1 or DTYPES[node.b.buffer.dtype].size != 2:
+    if not device.descriptors or not enough or len(of_shapes) > 1 or DTYPES[node.b.buffer.dtype].size != 2:
         return None
 
     def time(tile: GemmTile) -> float:
@@ -149,28 +150,28 @@ def _walking_tile(node: Gemm, shape: Shape, device: Device) -> GemmTile | None:
     return min(fitting, key=time, default=None)
 
 
-def _measured_tile(node: Gemm, shape: Shape, device: Device, heavy: bool = False) -> GemmTile | None:
+def _measured_tile(node: Gemm, of_shapes: tuple[Shape, ...], device: Device, heavy: bool = False) -> GemmTile | None:
     from .fit import misfit
     from .measured import measured_gemm
 
-    if len(shapes(node)) > 1:
+    if len(of_shapes) > 1:
         return None  # measured at one size
-    known = measured_gemm(shape, node.b.buffer.dtype, device, heavy=heavy)
+    known = measured_gemm(of_shapes[0], node.b.buffer.dtype, device, heavy=heavy)
     return None if known is None or misfit(replace(node, also=()), known) else known
 
 
-def _pair_tile(node: Gemm, shape: Shape, dtype: str, device: Device) -> GemmTile:
+def _pair_tile(node: Gemm, of_shapes: tuple[Shape, ...], dtype: str, device: Device) -> GemmTile:
     """Several products in one tile: that of one product with all their columns, which they share."""
     from .fit import misfit
     from .measured import measured_gemm
 
-    if len(shapes(node)) == 1:
-        known = measured_gemm(shape, dtype, device, 1 + len(node.also), True)
+    if len(of_shapes) == 1:
+        known = measured_gemm(of_shapes[0], dtype, device, 1 + len(node.also), True)
         if known is not None and not misfit(node, known):
             return known
-    known = _measured_tile(node, shape, device)
+    known = _measured_tile(node, of_shapes, device)
     if known is None or known.split > 1 or known.vector or len(known.parts) > 1:
-        known = fastest(shapes(node), dtype, device, splits=(1,))
+        known = fastest(of_shapes, dtype, device, splits=(1,))
     width = known.parts[0] // (1 << len(node.also).bit_length())
     return replace(known, n=max(TENSOR_CORE_TILE, width), flatten=False, halves=False)
 

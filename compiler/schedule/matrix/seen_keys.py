@@ -5,18 +5,21 @@
     where(m - key < 24 and key <= m, score, -inf)    ->      keys from m - 23 up to m
 
 A kernel takes the bounds of all rows of its tile, and reads no block of keys outside of them. What a mask says beside
-such comparisons, it goes on saying in the score.
+such comparisons, it goes on saying in the score. The score of keys that every row of a tile may see needs none:
+
+    where(key <= start + m, score * 0.5, -inf)       ->      score * 0.5, where key <= start + m for the first row
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from ...ir.conditions import MIRRORED, conditions, is_low
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Call, Const, Expr, IndexValue, cast
-from ...ir.index import Index, Var
+from ...ir.expr import Acc, Call, Const, Expr, IndexValue, cast
+from ...ir.index import Index, Var, of
 from ...ir.plans.gpu import SeenKeys
 from ...ir.structured import Attention
 
@@ -31,6 +34,7 @@ def seen_keys(node: Attention) -> SeenKeys | None:
         return None
     begins, ends = list[Expr](), list[Expr]()
     past = IndexValue(node.keys)
+    shown = shown_score(node)
     for op, bound in (side for condition in _conditions(node.score) for side in _sides(condition, node.key)):
         if op in ("le", "eq"):  # one more cannot overflow: no bound lies past the keys
             ends.append(_plus_one(_of("minimum", bound, IndexValue(node.keys - 1))))
@@ -40,7 +44,50 @@ def seen_keys(node: Attention) -> SeenKeys | None:
             begins.append(_of("maximum", bound, Const(0, _INDEX)))
         if op == "gt":
             begins.append(_plus_one(_of("maximum", bound, Const(-1, _INDEX))))
-    return SeenKeys(tuple(begins), tuple(ends)) if begins or ends else None
+    return SeenKeys(tuple(begins), tuple(ends), shown) if begins or ends else None
+
+
+def shown_score(node: Attention) -> Expr | None:
+    """The score of an attention behind the conditions that a comparison of the key itself makes; None where there are
+    none such, or others beside them."""
+    if node.score is None:
+        return None
+    shown = _shown(node.score, node.key)
+    return None if shown is node.score else shown
+
+
+def only_hides(node: Attention) -> bool:
+    """Whether the score of an attention is its product where it is not -inf."""
+    score = node.score
+    while isinstance(score, Call) and score.op == "where" and is_low(score.args[2]):
+        score = score.args[1]
+    return score is None or isinstance(score, Acc)
+
+
+def _shown(score: Expr, key: Var) -> Expr:
+    """The score without the masks whose conditions all bound the key exactly."""
+    if not isinstance(score, Call):
+        return score
+    if score.op == "where" and is_low(score.args[2]):
+        exact = all(_is_bound(c, key) for c in conditions(score.args[0]))
+        return _shown(score.args[1], key) if exact else score
+    if score.op in ("add", "cast"):
+        args = tuple(_shown(part, key) for part in score.args)
+        return score if all(a is b for a, b in zip(args, score.args, strict=True)) else replace(score, args=args)
+    return score
+
+
+def _is_bound(condition: Expr, key: Var) -> bool:
+    """Whether a condition is a comparison of the key itself with an integer that does not know it."""
+    if not isinstance(condition, Call) or condition.op not in ("lt", "le", "gt", "ge"):
+        return False
+    return any(
+        isinstance(own, IndexValue)
+        and own.index == of(key)
+        and DTYPES[bound.dtype].kind == "i"
+        and key not in bound.vars()
+        for own, bound in (condition.args, reversed(condition.args))
+    )
 
 
 def _conditions(score: Expr) -> Iterator[Call]:

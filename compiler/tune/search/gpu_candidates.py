@@ -59,7 +59,7 @@ def _gemm_candidates(node: Gemm, device: Device) -> tuple[GemmTile, ...]:
     if shape.m >= MANY_ROWS and dtype != "f32" and shape.k <= SHALLOW:
         tiles = list(shallow_tiles(shape, device))
     if node.also:
-        tiles = [_of_pair(tile, node) for tile in tiles if tile.split == 1]
+        tiles = [of_pair(tile, node) for tile in tiles if tile.split == 1]
     tiles = [with_room(tile, node, device) for tile in tiles]
     heavy = is_heavy(node)
     fitting = (t for t in tiles if not misfit(node, t) and (not heavy or t.specialize or leaves_registers(t, device)))
@@ -70,7 +70,7 @@ def _promising(tiles: Iterator[GemmTile], shape: Shape, dtype: str, device: Devi
     return sorted(tiles, key=lambda tile: estimate(shape, dtype, tile, device))
 
 
-def _of_pair(tile: GemmTile, node: Gemm) -> GemmTile:
+def of_pair(tile: GemmTile, node: Gemm) -> GemmTile:
     """The tile of several products with as many columns together."""
     width = tile.parts[0] // (1 << len(node.also).bit_length() - 1)
     return replace(tile, n=max(16, width), flatten=False, halves=False)

@@ -236,7 +236,7 @@ class _Bench:
     def _build(self, chosen: Mapping[str, Tile]) -> list[Graph]:
         entries = zip(self._memory, self._launches.entries(chosen), strict=True)
         return [
-            Graph(self._gpu, [self._launch(memory, x, i + 1) for i, x in enumerate(launches)])
+            Graph(self._gpu, [self._launch(memory, x, i + 1) for i, x in enumerate(launches) if all(memory.grid(x))])
             for memory, launches in entries
         ]
 
