@@ -23,7 +23,7 @@ from .machine.gpu import Device
 from .model.graph import ModelGraph
 from .model.operators.kept import kept_for
 from .package.assemble import entry_row
-from .quantize.quantize import converted
+from .quantize.quantize import check_layers, converted
 from .quantize.reading import reading_row
 from .schedule import schedule
 
@@ -105,7 +105,10 @@ def check(entries: Sequence[CaptureRequest], options: CompileOptions) -> CheckRe
     start = perf_counter()
     report = CheckReport(tuple(target.name for target in options.targets), warnings=options.ineffective())
     requests = _attempt(report, "", "capture", lambda: in_dtype(entries, options.dtype)) or []
-    for request, graph in _captured(report, requests, options):
+    captured = _captured(report, requests, options)
+    if options.quantize is not None and captured:
+        _attempt(report, "", "quantize", lambda: check_layers([graph for _, graph in captured], options.quantize))  # type: ignore[arg-type]
+    for request, graph in captured:
         report.warnings += [note for note in graph.notes if note not in report.warnings]
         _check_entry(report, request.name, graph, options)
     report.seconds = perf_counter() - start

@@ -40,16 +40,22 @@ class Plan:
 
 
 def quantize(graphs: Sequence[ModelGraph], wanted: Quantization) -> tuple[list[ModelGraph], list[QuantizationReport]]:
-    """The entry points with their weights as integers, and what became of each (of variants nothing is said).
+    """The entry points with their weights as integers, and what became of each that has layers (of variants nothing is
+    said). Those that have none, such as the choice of a token, stay as they are.
 
     Raises:
-        CompileError: a layer does not fit the format; a pattern names no layer; the error is larger than allowed.
+        CompileError: a layer does not fit the format; a pattern names no layer; no entry point has a layer; the error
+            is larger than allowed.
     """
     plans = [plan(graph, wanted) for graph in graphs]
     _check_patterns(plans, wanted)
+    _check_layers(graphs, plans)
     known: dict[object, IntegerWeight] = {}
     found, reports = [], []
     for graph, own in zip(graphs, plans, strict=True):
+        if not own.layers:
+            found.append(graph)
+            continue
         result, report = _entry(graph, own, wanted, known)
         found.append(result)
         if not graph.variant_of:
@@ -68,13 +74,25 @@ def plan(graph: ModelGraph, wanted: Quantization) -> Plan:
         else:
             _check_group(layer, wanted.format)
             chosen.append(layer)
-    if not chosen:
-        raise CompileError(
-            f"entry point '{graph.name}' has no layer to quantise",
-            details=[f"{x.name}: {x.reason}" for x in left[:_BLAMED]],
-            hint="Linear layers, embeddings and (with calibration) convolutions are quantised.",
-        )
     return Plan(tuple(chosen), tuple(left))
+
+
+def check_layers(graphs: Sequence[ModelGraph], wanted: Quantization) -> None:
+    """Raises CompileError where no entry point has a layer that a format takes."""
+    _check_layers(graphs, [plan(graph, wanted) for graph in graphs])
+
+
+def _check_layers(graphs: Sequence[ModelGraph], plans: Sequence[Plan]) -> None:
+    if any(own.layers for own in plans):
+        return
+    names = ", ".join(f"'{graph.name}'" for graph in graphs[:_BLAMED])
+    raise CompileError(
+        f"entry point {names} has no layer to quantise"
+        if len(graphs) == 1
+        else f"none of {names} has a layer to quantise",
+        details=[f"{x.name}: {x.reason}" for own in plans for x in own.left][:_BLAMED],
+        hint="Linear layers, embeddings and (with calibration) convolutions are quantised.",
+    )
 
 
 def converted(graph: ModelGraph, wanted: Quantization) -> tuple[ModelGraph, QuantizationReport]:

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 import torch
 from mycc.compiler.capture import capture
+from mycc.compiler.capture.export import CaptureRequest
+from mycc.compiler.check import check
 from mycc.compiler.ir.dtypes import DTYPES
 from mycc.compiler.lower import lower
 from mycc.compiler.model.graph import ModelGraph
 from mycc.compiler.number_formats import FORMATS, parse_quantization
+from mycc.compiler.options import CompileOptions
 from mycc.compiler.quantize.layers import find_layers
 from mycc.compiler.quantize.quantize import quantize
 from mycc.compiler.quantize.report import QuantizationReport
@@ -20,7 +23,7 @@ from mycc.compiler.quantize.sums import sum_operands
 from mycc.compiler.quantize.weights import to_integers
 from mycc.compiler.schedule import schedule
 from mycc.runtime.errors import CompileError
-from torch import nn
+from torch import Tensor, nn
 
 from ..graph.support import Dim, agrees, operators, passed
 from ..helpers.networks import Convolutions
@@ -254,6 +257,32 @@ REFUSED: Sequence[tuple[dict[str, Any], str]] = [
 def test_refusals(options: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         words(**options)
+
+
+class _Largest(nn.Module):
+    def forward(self, logits: Tensor) -> Tensor:
+        return logits.argmax(-1)
+
+
+def test_entry_points_without_layers_stay_as_they_are() -> None:
+    """As those that choose tokens of a text do; only a model that has no layer at all is refused."""
+    form = parse_quantization("int8")
+    assert form is not None
+    layers = capture(nn.Linear(64, 8).eval(), (torch.randn(2, 64),))
+    largest = capture(_Largest(), (torch.randn(2, 8),))
+    found, reports = quantize([layers, largest], form)
+    assert found[1] is largest
+    assert [len(report.layers) for report in reports] == [1]
+    with pytest.raises(CompileError, match="no layer to quantise"):
+        quantize([largest], form)
+
+
+def test_a_check_of_entry_points_without_layers() -> None:
+    layers = CaptureRequest(nn.Linear(64, 8).eval(), (torch.randn(2, 64),), {}, None, name="layers")
+    largest = CaptureRequest(_Largest(), (torch.randn(2, 8),), {}, None, name="largest")
+    options = CompileOptions(quantize=parse_quantization("int8"))
+    assert check([layers, largest], options).ok
+    assert not check([largest], options).ok
 
 
 def test_options_without_a_format_are_refused() -> None:
