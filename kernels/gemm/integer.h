@@ -1,13 +1,14 @@
 /* Products of int8 values with integer weights: C[m, n] = sum over k of a[m, k] * w[n, k], exact in int32; of groups with
  * scales, the float32 sum over groups of scale * (the group's exact sum).
  *
- * A task packs its rows: tile by tile, four values of k of each of its rows side by side, and the sums of groups that
- * undo what weights are raised by. The panels of a tile stay in the second cache while all rows of a task pass over them.
+ * integer_rows.h says how a task has its rows. The panels of a tile stay in the second cache while all rows of a task pass
+ * over them.
  */
 #ifndef MYCC_KERNELS_GEMM_INTEGER_H
 #define MYCC_KERNELS_GEMM_INTEGER_H
 
 #include "machine.h"
+#include "kernels/gemm/integer_rows.h"
 #include "kernels/gemm/integer_tiles.h"
 #include "kernels/gemm/quantised.h"
 
@@ -21,7 +22,8 @@ template <int Bits, bool Grouped> struct IntegerTiles {
 
 /* A tile's operands. */
 template <class Scale, class Zero> struct IntegerTile {
-  const char *a;           /* [quads][rows][Left] */
+  const char *a;           /* [quads][rows][Left]; of rows as they are the first one */
+  int64_t a_row;           /* bytes from a row to the next, of rows as they are */
   const int32_t *a_sums;   /* [rows][groups]; without scales already undone */
   const uint8_t *b;
   int64_t panel_bytes, groups, lines; /* lines of a group */
@@ -40,13 +42,13 @@ MYCC_INLINE void add_row_to(typename Dot::Partial *c, const typename Dot::Weight
   (Dot::add(c[J * U], w[J], a, quad), ...);
 }
 template <class Dot, int V, int U, int... R>
-MYCC_INLINE void add_vector_to(typename Dot::Partial *c, typename Dot::Weights w, const char *a,
+MYCC_INLINE void add_vector_to(typename Dot::Partial *c, typename Dot::Weights w, const char *a, int64_t a_row,
                                std::integer_sequence<int, R...>) {
   __asm__ volatile("" : "+r"(a));
-  (Dot::add(c[R * V * U], w, a + R * Dot::kLeft, sizeof...(R) * Dot::kLeft), ...);
+  (Dot::add(c[R * V * U], w, a + R * a_row, sizeof...(R) * Dot::kLeft), ...);
 }
 template <class Dot, int U, int... R, int... J>
-MYCC_INLINE void add_line(typename Dot::Partial *c, const uint8_t *b, int64_t panel_bytes, const char *a,
+MYCC_INLINE void add_line(typename Dot::Partial *c, const uint8_t *b, int64_t panel_bytes, const char *a, int64_t a_row,
                           std::integer_sequence<int, R...> rows, std::integer_sequence<int, J...> vectors) {
   constexpr int V = sizeof...(J);
   const auto line = [&](int j) MYCC_INLINED {
@@ -54,9 +56,9 @@ MYCC_INLINE void add_line(typename Dot::Partial *c, const uint8_t *b, int64_t pa
   };
   if constexpr (MYCC_LANES == 16 || (MYCC_LANES == 8 && Dot::kLines == 0 && sizeof...(R) <= 4)) {
     const typename Dot::Weights w[] = {Dot::take(line(J))...};
-    (add_row_to<Dot, V, U>(c + R * V * U, w, a + R * Dot::kLeft, sizeof...(R) * Dot::kLeft, vectors), ...);
+    (add_row_to<Dot, V, U>(c + R * V * U, w, a + R * a_row, sizeof...(R) * Dot::kLeft, vectors), ...);
   } else {
-    (add_vector_to<Dot, V, U>(c + J * U, Dot::take(line(J)), a, rows), ...);
+    (add_vector_to<Dot, V, U>(c + J * U, Dot::take(line(J)), a, a_row, rows), ...);
   }
 }
 
@@ -75,35 +77,32 @@ template <class Partial, bool Sum> MYCC_INLINE Partial first_partial(vi32 sum) {
     return Partial{};
 }
 
-/* Adds a group to its sums: R rows, V vectors; I: R * V of them, S: R * V * U. */
+/* Adds a group to its sums: R rows, V vectors; I: R * V of them, S: R * V * U. a_row, step: bytes from a row of the left
+ * operand to the next, and from a line to the next. */
 template <int Bits, int U, bool Ahead, int... R, int... J, int... I, int... S>
-MYCC_INLINE void add_group(vi32 *sums, const char *a, const uint8_t *b, int64_t panel_bytes, int64_t lines,
+MYCC_INLINE void add_group(vi32 *sums, const char *a, int64_t a_row, int64_t step, const uint8_t *b, int64_t panel_bytes, int64_t lines,
                            std::integer_sequence<int, R...> rows, std::integer_sequence<int, J...> vectors,
                            std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
   typedef quads::Dot<Bits> Dot;
   typedef typename Dot::Partial Partial;
-  constexpr int64_t step = sizeof...(R) * Dot::kLeft * Dot::kQuads; /* of the left operand, for a line */
   constexpr bool any = Dot::kLines == 0; /* partial sums are sums, of any number of lines */
   for (int64_t line = 0; line < lines;) {
     const int64_t left = lines - line, turn = !any && left > Dot::kLines ? Dot::kLines : left;
     Partial c[] = {first_partial<Partial, any && S % U == 0>(sums[S / U])...};
     int64_t i = 0;
     for (; i + U <= turn; i += U) {
-      add_line<Dot, U>(c, b, panel_bytes, a, rows, vectors);
-      if constexpr (U > 1) add_line<Dot, U>(c + 1, b + kLineBytes, panel_bytes, a + step, rows, vectors);
-      if constexpr (U > 2) add_line<Dot, U>(c + 2, b + 2 * kLineBytes, panel_bytes, a + 2 * step, rows, vectors);
-      if constexpr (U > 3) add_line<Dot, U>(c + 3, b + 3 * kLineBytes, panel_bytes, a + 3 * step, rows, vectors);
+      add_line<Dot, U>(c, b, panel_bytes, a, a_row, rows, vectors);
+      if constexpr (U > 1) add_line<Dot, U>(c + 1, b + kLineBytes, panel_bytes, a + step, a_row, rows, vectors);
+      if constexpr (U > 2) add_line<Dot, U>(c + 2, b + 2 * kLineBytes, panel_bytes, a + 2 * step, a_row, rows, vectors);
+      if constexpr (U > 3) add_line<Dot, U>(c + 3, b + 3 * kLineBytes, panel_bytes, a + 3 * step, a_row, rows, vectors);
       for (int u = 0; Ahead && u < U; ++u) __builtin_prefetch(b + kWeightPrefetch + u * kLineBytes, 0, 3);
       b += U * kLineBytes, a += U * step;
     }
-    for (; U > 1 && i < turn; ++i, b += kLineBytes, a += step) add_line<Dot, U>(c, b, panel_bytes, a, rows, vectors);
+    for (; U > 1 && i < turn; ++i, b += kLineBytes, a += step) add_line<Dot, U>(c, b, panel_bytes, a, a_row, rows, vectors);
     ((sums[I] = any ? total<Dot, U>(c + I * U) : sums[I] + total<Dot, U>(c + I * U)), ...);
     line += turn;
   }
 }
-
-/* What takes off what the weights are raised by, of values with such a sum. */
-template <class Dot> MYCC_INLINE int32_t undone(int32_t sum) { return (int32_t)(-(uint32_t)Dot::raised * (uint32_t)sum); }
 
 template <int Bits, class Scale, class Zero, bool Ahead, int... R, int... J, int... I, class S>
 MYCC_INLINE void integer_tile_of(const IntegerTile<Scale, Zero> &t, std::integer_sequence<int, R...> rows,
@@ -111,19 +110,21 @@ MYCC_INLINE void integer_tile_of(const IntegerTile<Scale, Zero> &t, std::integer
                                  S partials) {
   typedef quads::Dot<Bits> Dot;
   constexpr int V = sizeof...(J), U = S::size() / sizeof...(I);
-  const int64_t left = (int64_t)sizeof...(R) * Dot::kLeft * Dot::kQuads * t.lines;
+  constexpr bool grouped = !std::is_same<Scale, none>::value, plain = takes_plain_rows<Bits, grouped>;
+  const int64_t a_row = plain ? t.a_row : Dot::kLeft;
+  constexpr int64_t step = (plain ? 1 : (int64_t)sizeof...(R)) * Dot::kLeft * Dot::kQuads;
   const char *a = t.a;
   const uint8_t *b = t.b;
-  if constexpr (std::is_same<Scale, none>::value) {
+  if constexpr (!grouped) {
     int32_t *c = (int32_t *)t.c;
     vi32 sums[] = {splat(t.a_sums[I / V])...};
-    add_group<Bits, U, Ahead>(sums, a, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
+    add_group<Bits, U, Ahead>(sums, a, a_row, step, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
     (store(c + I / V * t.c_row + I % V * W, sums[I]), ...);
   } else {
     vf32 found[] = {((void)I, vf32{})...};
-    for (int64_t g = 0; g < t.groups; ++g, a += left, b += t.lines * kLineBytes) {
+    for (int64_t g = 0; g < t.groups; ++g, a += step * t.lines, b += t.lines * kLineBytes) {
       vi32 sums[] = {splat(undone<Dot>(t.a_sums[I / V * t.groups + g]))...};
-      add_group<Bits, U, Ahead>(sums, a, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
+      add_group<Bits, U, Ahead>(sums, a, a_row, step, b, t.panel_bytes, t.lines, rows, vectors, elements, partials);
       const auto place = [&](int j) { return (j / kLineVectors * t.groups + g) * 16 + j % kLineVectors * W; };
       const vf32 scales[] = {load_float(t.scales + place(J))...};
       if constexpr (std::is_same<Zero, none>::value) {
@@ -155,99 +156,11 @@ inline void run_integer_tile(const IntegerTile<Scale, Zero> &t, int64_t rows, st
   tiles[rows - 1](t);
 }
 
-/* The sum of values of a row, while they are packed. */
-struct RowSum {
-  vi32 many = {};
-  int32_t few = 0;
-
-  MYCC_INLINE void add(uint32_t quad) {
-    few += (int8_t)quad + (int8_t)(quad >> 8) + (int8_t)(quad >> 16) + (int8_t)(quad >> 24);
-  }
-  MYCC_INLINE int32_t sum() const { return reduce_add(many) + few; }
-};
-
-/* The int8 rows of a task as tiles take them. */
-template <int Bits, bool Grouped> struct PackedRows {
-  typedef quads::Dot<Bits> Dot;
-  int64_t quads_of_row, groups, group; /* group: values of k */
-  char *packed;                        /* [tiles][quads][rows][Left] */
-  int32_t *sums;                       /* [rows][groups]; not Grouped: already undone */
-
-  int64_t row_bytes() const { return quads_of_row * Dot::kLeft; }
-
-  /* Puts so many quads, `step` bytes from one to the next, and adds their values to `total`; returns where they end. */
-  static MYCC_INLINE char *put(char *to, const int8_t *a, int64_t count, int64_t step, RowSum &total) {
-    vi32 many = total.many;
-    int64_t q = 0;
-    for (; q + quads::kTogether <= count; q += quads::kTogether, to += quads::kTogether * step)
-      quads::put_quads<Dot::kLeft>(to, a + 4 * q, step, many);
-    if (q < count && q > 0) { /* the last ones, some of them again */
-      const int64_t again = q + quads::kTogether - count;
-      quads::put_quads<Dot::kLeft>(to - again * step, a + 4 * (q - again), step, many, again);
-      to += (count - q) * step, q = count;
-    }
-    total.many = many;
-    for (; q < count; ++q, to += step) {
-      uint32_t x;
-      __builtin_memcpy(&x, a + 4 * q, 4);
-      total.add(x);
-      quads::put_quad<Dot::kLeft>(to, x);
-      MYCC_KEEP_LOOP;
-    }
-    return to;
-  }
-
-  /* The same row from the runs of a patch. spare: as copy_row. row_of_bytes: room for it, where runs are no whole quads. */
-  void pack_patch(const Patches &p, const int8_t *a, int64_t k, int64_t first, int64_t row, int64_t height,
-                  int8_t *row_of_bytes, bool spare) const {
-    if (p.run % 4) { /* what is copied behind the row becomes zeros again */
-      p.copy_row(row_of_bytes, a, spare);
-      __builtin_memset(row_of_bytes + k, 0, 4);
-      return pack(row_of_bytes, round_up(k, 4), first, row, height);
-    }
-    char *to = packed + first * row_bytes() + row * Dot::kLeft;
-    RowSum total;
-    for (int64_t z = 0; z < p.taps_z; ++z)
-      for (int64_t y = 0; y < p.taps_y; ++y)
-        for (int64_t x = 0; x < p.taps_x; ++x) {
-          const int8_t *from = a + z * p.tap_z_step + y * p.tap_y_step + x * p.tap_x_step;
-          to = put(to, from, p.run / 4, height * Dot::kLeft, total);
-        }
-    sums[first + row] = undone<Dot>(total.sum());
-  }
-
-  /* Row `row` of a tile of `height` rows, whose first one is number `first`. */
-  void pack(const int8_t *a, int64_t k, int64_t first, int64_t row, int64_t height) const {
-    const int64_t step = height * Dot::kLeft;
-    char *to = packed + first * row_bytes() + row * Dot::kLeft;
-    int32_t *sum = sums + (first + row) * groups;
-    if (groups > 1) { /* whole quads */
-      for (int64_t g = 0; g < groups; ++g) to = put_group(to, a + g * group, group, step, sum[g]);
-    } else {
-      to = put_group(to, a, k, step, *sum);
-    }
-    for (const char *last = packed + (first * row_bytes() + row * Dot::kLeft + quads_of_row * step); to < last; to += step)
-      quads::put_quad<Dot::kLeft>(to, 0);
-  }
-  static char *put_group(char *to, const int8_t *a, int64_t count, int64_t step, int32_t &sum) {
-    RowSum total;
-    to = put(to, a, count / 4, step, total);
-    if (count % 4) {
-      uint32_t x = 0;
-      for (int64_t i = count & ~(int64_t)3; i < count; ++i) x |= (uint32_t)(uint8_t)a[i] << 8 * (i & 3);
-      total.add(x);
-      quads::put_quad<Dot::kLeft>(to, x);
-      to += step;
-    }
-    sum = Grouped ? total.sum() : undone<Dot>(total.sum());
-    return to;
-  }
-};
-
 template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop {
   typedef QuantisedArgs<int8_t, Bits, Scale, Zero> Args;
   static constexpr bool grouped = !std::is_same<Scale, none>::value;
   typedef IntegerTiles<Bits, grouped> Tiles;
+  typedef std::conditional_t<takes_plain_rows<Bits, grouped>, PlainRows<Args>, PackedRows<Args, Bits, grouped>> Rows;
   typedef std::conditional_t<grouped, float, int32_t> Sum;
   const mycc_host *host;
   const Args &args;
@@ -257,24 +170,21 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
   static void body(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const IntegerLoop &loop = *(const IntegerLoop *)arg;
     const Args &args = loop.args;
-    PackedRows<Bits, grouped> rows = {args.groups() * args.group_lines() * quads::Dot<Bits>::kQuads, args.groups(),
-                             args.group ? args.group : args.k, nullptr, nullptr};
+    Rows rows(args);
     const int64_t most = loop.plan.rows.most();
-    const size_t packed = (size_t)(most * rows.row_bytes()), sums = (size_t)(most * rows.groups) * sizeof(int32_t);
+    const size_t own = rows.bytes(most), sums = (size_t)(most * args.groups()) * sizeof(int32_t);
     const size_t out = Tiles::rows * kFinishedPanels * kPanel * sizeof(Sum);
-    const size_t bytes = args.patches.run % 4 && !args.patches.is_run() ? (size_t)args.k + 8 : 0;
-    void *scratch = loop.host->scratch(loop.host->ctx, worker, packed + sums + out + bytes + 4 * kLineBytes);
+    void *scratch = loop.host->scratch(loop.host->ctx, worker, own + sums + out + 3 * kLineBytes);
     if (!scratch) return;
     Carver carver = {(uint8_t *)scratch};
-    rows.packed = carver.take<char>(packed);
+    rows.memory = carver.take<char>(own);
     rows.sums = carver.take<int32_t>(sums);
     Sum *c = carver.take<Sum>(out);
-    int8_t *row_of_bytes = carver.take<int8_t>(bytes);
     int64_t filled = -1;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, args.n, task);
       const RowTiles tiles(place.rows, Tiles::rows);
-      if (place.row != filled) loop.fill(rows, tiles, place.row, row_of_bytes);
+      if (place.row != filled) rows.fill(args, tiles, place.row);
       filled = place.row;
       const int64_t panels = ceil_div(place.columns, kPanel);
       /* Results of few rows are written side by side, unless their panels would come from far for each of them; where
@@ -288,23 +198,8 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
     }
   }
 
-  void fill(const PackedRows<Bits, grouped> &to, const RowTiles &tiles, int64_t row, int8_t *row_of_bytes) const {
-    Patches::Place place(args.patches, row);
-    const int64_t last = args.patches.run ? Patches::Place(args.patches, args.m - 1).at : 0;
-    for (int64_t t = 0, first = 0; t < tiles.tiles; first += tiles.height(t++))
-      for (int64_t r = 0; r < tiles.height(t); ++r) {
-        const int64_t m = row + first + r, height = tiles.height(t);
-        const int8_t *from = args.a + (args.patches.run ? place.at : m * args.a_row);
-        if (args.patches.run && !args.patches.is_run())
-          to.pack_patch(args.patches, from, args.k, first, r, height, row_of_bytes, place.at + 8 - args.patches.run <= last);
-        else
-          to.pack(from, args.k, first, r, height);
-        if (args.patches.run) place.next(args.patches);
-      }
-  }
-
   /* Tiles from `begin` to `end` of a task times `count` panels from its panel p on. */
-  void multiply(const PackedRows<Bits, grouped> &rows, const RowTiles &tiles, int64_t begin, int64_t end,
+  void multiply(const Rows &rows, const RowTiles &tiles, int64_t begin, int64_t end,
                 const TaskPlace &place, int64_t p, int64_t count, Sum *c) const {
     const int64_t column = p * kPanel, n = place.panel * kPanel + column;
     const int64_t stride = count * kPanel, valid = min64(stride, place.columns - column);
@@ -316,8 +211,9 @@ template <int Bits, class Scale, class Zero, class Epilogue> struct IntegerLoop 
     const Epilogue finish = epilogue; /* a copy that no store of bytes may change */
     for (int64_t t = begin, first = tiles.first(begin); t < end; first += tiles.height(t++)) {
       const int64_t height = tiles.height(t), m = place.row + first;
-      tile.a = rows.packed + first * rows.row_bytes();
-      tile.a_sums = rows.sums + first * rows.groups;
+      tile.a = rows.at(args, place.row, first);
+      tile.a_row = rows.step;
+      tile.a_sums = rows.sums + first * tile.groups;
       for (int64_t r = 0; r < height; ++r) prefetch_operands(epilogue, (int64_t)0, m + r, n, valid, 0);
       for (int64_t q = 0, width; q < count; q += width) {
         const int64_t panel = place.panel + p + q, at = panel * tile.groups * kPanel;

@@ -13,6 +13,7 @@
  *   x86      8 bits: even and odd bytes as words, whose products are added in pairs: no sum saturates, as those of bytes
  *            would; 4 bits: products of bytes added in pairs as words, at most eight of them: 8 x 2 x 15 x 128 < 2^15
  *   others   bytes become signed again, and their products words
+ * With MYCC_VNNI_IN_CPP the first one is C++, for tests on machines without it.
  */
 #ifndef MYCC_KERNELS_GEMM_QUADS_H
 #define MYCC_KERNELS_GEMM_QUADS_H
@@ -24,7 +25,7 @@
 
 namespace mycc {
 
-#if defined(MYCC_AVX512) ? defined(__AVX512VNNI__) : (defined(MYCC_AVX2) && defined(__AVXVNNI__))
+#if defined(MYCC_VNNI_IN_CPP) || (defined(MYCC_AVX512) ? defined(__AVX512VNNI__) : (defined(MYCC_AVX2) && defined(__AVXVNNI__)))
 #define MYCC_VNNI 1
 #endif
 
@@ -70,7 +71,14 @@ MYCC_INLINE words add_byte_pairs(vi32 u, vi32 s) {
 #if defined(MYCC_VNNI)
 /* sums + the products of four unsigned bytes with four signed ones. */
 MYCC_INLINE vi32 add_fours(vi32 sums, vi32 u, vi32 s) {
-#if defined(MYCC_AVX512)
+#if defined(MYCC_VNNI_IN_CPP)
+  const bytes a = (bytes)s;
+  typedef uint8_t unsigned_bytes __attribute__((vector_size(W * 4)));
+  const unsigned_bytes w = (unsigned_bytes)u;
+  for (int i = 0; i < W; ++i)
+    for (int j = 0; j < 4; ++j) sums[i] += w[4 * i + j] * a[4 * i + j];
+  return sums;
+#elif defined(MYCC_AVX512)
   return MYCC_PICK(__builtin_ia32_vpdpbusd_v16si(sums, u, s),
                    (vi32)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)u, (__m512i)s));
 #else
@@ -166,6 +174,23 @@ template <> struct Dot<4> {
   static MYCC_INLINE vi32 sums(Partial p) { return add_pairs((vi32)p, splat((int32_t)0x00010001)); }
 };
 #endif
+
+/* The sum of bytes. */
+MYCC_INLINE int32_t sum_of_bytes(const int8_t *a, int64_t count) {
+  vi32 sums = {};
+  int64_t i = 0;
+#if defined(MYCC_VNNI) || !defined(MYCC_X86)
+  for (; i + 4 * W <= count; i += 4 * W) {
+    vi32 values;
+    __builtin_memcpy(&values, a + i, sizeof(values));
+    sums = add_fours(sums, splat((int32_t)0x01010101), values);
+  }
+#endif
+  for (; i + W <= count; i += W) sums += load(a + i);
+  int32_t sum = reduce_add(sums);
+  for (; i < count; ++i) sum += a[i];
+  return sum;
+}
 
 /* Four values of the left operand as Dot takes them: as they are, or as words, even ones first. */
 template <int Left> MYCC_INLINE void put_quad(char *to, uint32_t x) {

@@ -84,6 +84,28 @@ void check_patches(int64_t images, int64_t channels, bool side_by_side) {
     }
 }
 
+/* One tap: pixels of a map of 6 x 8, all of them or every second one, which lie where rows are read. */
+void check_pixels(int64_t images, int64_t channels, int64_t stride) {
+  const int64_t h = 6, x = 8, out_h = h / stride, out_w = x / stride, n = 70, m = images * out_h * out_w;
+  const Weight<8> w(n, channels, 0);
+  const Memory<int8_t> a(images * h * x * channels);
+  for (int64_t i = 0; i < images * h * x * channels; ++i) a[i] = (int8_t)draw(-128, 127);
+  QuantisedArgs<int8_t, 8> args = {m, n, channels, a.p, 0, {}, w.panels.p};
+  args.patches = {out_h, out_w, h * x * channels, stride * x * channels, stride * channels, 1, 1, 0, 0, channels};
+  const Memory<double> found(m * n);
+  for (int64_t i = 0; i < m * n; ++i) found[i] = 0;
+  TestHost host(2);
+  gemm_integer(&host.table, args, Result{found.p, n});
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t pixel = (i / (out_h * out_w) * h + i / out_w % out_h * stride) * x + i % out_w * stride;
+      double want = 0;
+      for (int64_t l = 0; l < channels; ++l) want += a[pixel * channels + l] * w.w[j * channels + l];
+      if (found[i * n + j] == want) ++right;
+      else if (++wrong < 5) printf("pixels of %d: (%d, %d) is %g, not %g\n", (int)channels, (int)i, (int)j, found[i * n + j], want);
+    }
+}
+
 template <int Bits, class A> void check_all(int64_t m) {
   const int64_t sizes[][3] = {{33, 40, 8}, {16, 129, 0}, {5, 3, 0}, {70, 264, 88}, {17, 96, 32}, {50, 75, 75}, {1, 1, 1}};
   for (const auto &s : sizes) {
@@ -105,6 +127,8 @@ int main() {
   }
   for (int64_t channels : {1, 3, 4, 8, 70})
     for (int64_t images : {2, 7}) check_patches(images, channels, true), check_patches(images, channels, false);
+  for (int64_t channels : {1, 4, 12, 14, 64, 70, 196})
+    for (int64_t stride : {1, 2}) check_pixels(3, channels, stride);
   /* tasks of few rows behind tasks of many, and panels that are near and far */
   for (int threads : {1, 3}) {
     check<8, int8_t, none, none>(1100, 60, 19, 0, threads);

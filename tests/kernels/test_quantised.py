@@ -39,6 +39,21 @@ def test_products_by_tiles_are_exact_where_cpp_stands_for_their_instructions(tmp
     assert " 0 wrong" in done.stdout
 
 
+@pytest.mark.skipif(machine() != "x86_64", reason="VNNI is x86-64's")
+def test_products_of_fours_are_exact_where_cpp_stands_for_their_instructions(tmp_path: Path) -> None:
+    """Nothing is read in front of rows or behind them, either."""
+    target = next(t for t in TARGETS if t.isa == "x86-64-v3")
+    if not runs_here(target):
+        pytest.skip(f"this CPU has not all of {target.isa}")
+    checked = ["-fsanitize=address,undefined", "-DMYCC_VNNI_IN_CPP"]
+    command = ["g++", *FLAGS, *WARNINGS, *target.flags, *checked, *INCLUDES, "-pthread"]
+    source = (HERE / "quantised_check.cpp").read_text()
+    program = compiled(command, source, own_headers(target.isa), tmp_path / "check")
+    done = subprocess.run([str(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 wrong" in done.stdout
+
+
 @pytest.mark.skipif(machine() != "x86_64", reason="AMX is x86-64's")
 def test_products_by_tiles_are_exact(tmp_path: Path) -> None:
     command = ["g++", *FLAGS, *WARNINGS, *TILED.flags, *INCLUDES, "-static", "-pthread"]
