@@ -172,7 +172,9 @@ class MatrixTileNumbers:
     tile_depth_bytes: of a part of k, of the rows of two tiles and of two panels. tile_partials: blocks whose sums
     wait for the next part of k. tile_weights: bytes of a task's, which stay in the second cache beside its rows.
     tile_rows_bytes: of a task's rows, there. tile_task_work: multiply-adds below which a task is not worth a chunk
-    of its own.
+    of its own. tile_finishing: multiply-adds that take as long as to finish an element of the result.
+    tile_undone, tile_undone_step: lines of weights that can be made signed while it is undone for two tiles of rows
+    that they are not, and for a step of them.
     """
 
     summed_panels: int = 4
@@ -182,6 +184,9 @@ class MatrixTileNumbers:
     tile_weights: int = 256 << 10
     tile_rows_bytes: int = 1 << 20
     tile_task_work: int = 1 << 21
+    tile_finishing: int = 256
+    tile_undone: int = 128
+    tile_undone_step: int = 24
 
 
 @dataclass(frozen=True)

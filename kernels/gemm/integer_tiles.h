@@ -3,9 +3,9 @@
  * 16 lines of a panel (quads.h) are a tile of weights as they lie in memory: 64 values of k by 16 columns. Rows are read
  * where they lie; patches, and rows behind whose end there is no memory, are copied first.
  *
- * The weights are unsigned, raised by 128. A tile of weights of -128 gives each row what undoes that, in all columns: sums
- * start from it. So rows may be followed by anything where the weights' lines are zeros, which the last lines of a panel
- * are copied beside.
+ * The weights are unsigned, raised by 128. Few of them become signed again when a task begins. Else a tile of weights of
+ * -128 gives each row what undoes that, in all columns: sums start from it. Rows may be followed by anything where the
+ * weights' lines are zeros, which the last lines of a panel are copied beside.
  */
 #ifndef MYCC_KERNELS_GEMM_INTEGER_TILES_H
 #define MYCC_KERNELS_GEMM_INTEGER_TILES_H
@@ -46,11 +46,13 @@ template <class Epilogue> struct IntegerTilesLoop {
   TileDepth depth;
   TiledRows rows;
 
-  bool near; /* all weights of a task: two tiles of rows are made ready when they are wanted */
+  bool near;      /* all weights of a task: two tiles of rows are made ready when they are wanted */
+  bool is_signed; /* weights become that */
 
   /* What a worker has of its own. */
   struct Scratch {
     int8_t *copies;
+    uint8_t *weights; /* [panels][panel_bytes], signed */
     int32_t *undone; /* [tiles][2][16][16] */
     uint8_t *raised; /* a tile of -128, then the same for the last step */
     uint8_t *last;   /* [kSummedPanels][kTileBytes] */
@@ -65,12 +67,14 @@ template <class Epilogue> struct IntegerTilesLoop {
     const size_t copies = (size_t)(copied * amx::kRows * loop.depth.copied_row()) + 8; /* copied by eights */
     const size_t sums = (size_t)sums_of_task(loop.depth) * sizeof(int32_t);
     const size_t of_tiles = (size_t)tiles * (2 * amx::kTileBytes + sizeof(RowTile));
-    const size_t of_panels = (2 + kSummedPanels) * amx::kTileBytes;
-    void *memory = loop.host->scratch(loop.host->ctx, worker, copies + of_tiles + of_panels + sums + 7 * kLineBytes);
+    const size_t weights = loop.is_signed ? (size_t)(loop.plan.panels.most() * loop.args.panel_bytes()) : 0;
+    const size_t of_panels = (2 + kSummedPanels) * amx::kTileBytes + weights;
+    void *memory = loop.host->scratch(loop.host->ctx, worker, copies + of_tiles + of_panels + sums + 8 * kLineBytes);
     if (!memory) return;
     Carver carver = {(uint8_t *)memory};
     Scratch own;
     own.copies = carver.take<int8_t>(copies);
+    own.weights = carver.take<uint8_t>(weights);
     own.undone = carver.take<int32_t>((size_t)tiles * 2 * amx::kTileBytes);
     own.raised = carver.take<uint8_t>(2 * amx::kTileBytes);
     own.last = carver.take<uint8_t>(kSummedPanels * amx::kTileBytes);
@@ -80,14 +84,23 @@ template <class Epilogue> struct IntegerTilesLoop {
     __builtin_memset(own.raised + amx::kTileBytes, 0, amx::kTileBytes);
     __builtin_memset(own.raised + amx::kTileBytes, 0x80, (size_t)(loop.depth.last_lines * kTileLine));
     const amx::Configured configured(loop.depth.shapes());
-    int64_t filled = -1;
+    int64_t filled = -1, made = -1;
     for (int64_t task = begin; task < end; ++task) {
       const TaskPlace place = place_task(loop.plan, loop.args.n, task);
+      if (loop.is_signed && place.panel != made) loop.make_signed(own, place);
+      made = place.panel;
       for (int64_t t = 0; !loop.near && place.row != filled && t * amx::kRows < place.rows; t += 2)
         loop.ready(own, place, t, own.tiles + t);
       filled = place.row;
       loop.multiply(own, place);
     }
+  }
+
+  void make_signed(const Scratch &own, const TaskPlace &place) const {
+    const int64_t bytes = args.panel_bytes(), count = ceil_div(place.columns, kPanel) * bytes;
+    const int32_t *from = (const int32_t *)(args.b + place.panel * bytes);
+    int32_t *to = (int32_t *)own.weights;
+    for (int64_t i = 0; i < count / 4; i += W) store(to + i, load(from + i) ^ (int32_t)0x80808080);
   }
 
   /* Finds two tiles of a task's rows, copies those that have to be, and makes their first sums. */
@@ -98,14 +111,14 @@ template <class Epilogue> struct IntegerTilesLoop {
     const bool two = (t + 1) * amx::kRows < place.rows;
     for (int64_t i = 0; i <= two; ++i) {
       to[i] = {(const char *)rows.a + (first + i) * amx::kRows * rows.step, rows.step,
-               own.undone + ((to - own.tiles) + i) * 2 * (amx::kTileBytes / 4)};
+               is_signed ? nullptr : own.undone + ((to - own.tiles) + i) * 2 * (amx::kTileBytes / 4)};
       if (first + i < rows.copied) continue;
       const int64_t row = (t + i) * amx::kRows;
       copy(free, place.row + row, min64(amx::kRows, place.rows - row));
       to[i].rows = (const char *)free, to[i].step = row_bytes;
       free += amx::kRows * row_bytes;
     }
-    two ? undo<2>(own, to) : undo<1>(own, to);
+    if (!is_signed) two ? undo<2>(own, to) : undo<1>(own, to);
   }
 
   /* Rows times -128: the sums of even steps and of odd ones, which do not wait for each other. */
@@ -153,7 +166,8 @@ template <class Epilogue> struct IntegerTilesLoop {
   void multiply(const Scratch &own, const TaskPlace &place) const {
     const int64_t bytes = args.panel_bytes();
     const auto panels = [&](int64_t p, int64_t group, int64_t pairs) {
-      WeightTiles b = {args.b + (place.panel + p) * bytes, bytes, own.last};
+      WeightTiles b = {is_signed ? own.weights + p * bytes : args.b + (place.panel + p) * bytes, bytes, own.last};
+      b.is_signed = is_signed;
       for (int64_t i = 0; depth.last_lines && i < group; ++i) {
         uint8_t *to = own.last + i * amx::kTileBytes;
         __builtin_memset(to, 0, amx::kTileBytes);
@@ -161,7 +175,7 @@ template <class Epilogue> struct IntegerTilesLoop {
                          (size_t)(depth.last_lines * kTileLine));
       }
       b.ahead = b.lines + group * bytes; /* as many as the group has, while rows pass over it */
-      if (pairs) b.ahead_lines = ceil_div(group * depth.lines, max64(pairs * ceil_div(group, 2) * depth.steps, 1));
+      if (pairs && !is_signed) b.ahead_lines = ceil_div(group * depth.lines, max64(pairs * ceil_div(group, 2) * depth.steps, 1));
       return b;
     };
     const auto tiles = [&](int64_t t) {
@@ -172,13 +186,20 @@ template <class Epilogue> struct IntegerTilesLoop {
   }
 };
 
+/* Whether it is less work to make the weights of a task signed than to undo for its rows that they are not, counted in
+ * lines of weights that are copied. */
+static inline bool pays_signed(const TileDepth &depth, const TaskPlan &plan) {
+  const int64_t pairs = ceil_div(plan.rows.most(), 2 * amx::kRows);
+  return plan.panels.most() * depth.lines <= pairs * (depth.steps * kTileUndoneStep + kTileUndone);
+}
+
 template <class Epilogue>
 inline void gemm_integer_tiles(const mycc_host *host, const QuantisedArgs<int8_t, 8> &args, const Epilogue &epilogue) {
   const TileDepth depth(ceil_div(args.k, 4));
   const TiledRows rows(args, depth);
   const TaskPlan plan = plan_tiled_tasks(1, args.m, args.n, args.k, host->max_workers, depth, rows.copied == 0);
   const bool near = is_near(depth, plan.panels.most(), args.panel_bytes());
-  IntegerTilesLoop<Epilogue> loop = {host, args, epilogue, plan, depth, rows, near};
+  IntegerTilesLoop<Epilogue> loop = {host, args, epilogue, plan, depth, rows, near, near && pays_signed(depth, plan)};
   host->parallel_for(host->ctx, plan.count, plan.grain, IntegerTilesLoop<Epilogue>::body, &loop);
 }
 

@@ -68,17 +68,19 @@ MYCC_INLINE words add_byte_pairs(vi32 u, vi32 s) {
 }
 #endif
 
-#if defined(MYCC_VNNI)
-/* sums + the products of four unsigned bytes with four signed ones. */
-MYCC_INLINE vi32 add_fours(vi32 sums, vi32 u, vi32 s) {
 #if defined(MYCC_VNNI_IN_CPP)
-  const bytes a = (bytes)s;
-  typedef uint8_t unsigned_bytes __attribute__((vector_size(W * 4)));
-  const unsigned_bytes w = (unsigned_bytes)u;
+__attribute__((noinline)) inline vi32 add_fours(vi32 sums, vi32 u, vi32 s) {
+  uint8_t w[4 * W];
+  int8_t a[4 * W];
+  __builtin_memcpy(w, &u, sizeof(w)), __builtin_memcpy(a, &s, sizeof(a));
   for (int i = 0; i < W; ++i)
     for (int j = 0; j < 4; ++j) sums[i] += w[4 * i + j] * a[4 * i + j];
   return sums;
-#elif defined(MYCC_AVX512)
+}
+#elif defined(MYCC_VNNI)
+/* sums + the products of four unsigned bytes with four signed ones. */
+MYCC_INLINE vi32 add_fours(vi32 sums, vi32 u, vi32 s) {
+#if defined(MYCC_AVX512)
   return MYCC_PICK(__builtin_ia32_vpdpbusd_v16si(sums, u, s),
                    (vi32)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)u, (__m512i)s));
 #else

@@ -57,16 +57,22 @@ struct WeightTiles {
   const uint8_t *last;             /* [panels][kTileBytes] */
   const uint8_t *ahead = nullptr;  /* lines that are fetched, so many a step */
   int64_t ahead_lines = 0;
+  bool is_signed = false; /* of bytes */
 };
 
-/* Rows of signed bytes times weights of unsigned ones; rows and weights of bfloat16. */
+/* Rows of signed bytes times weights of unsigned or of signed ones; rows and weights of bfloat16. */
 struct ByteProducts {
   typedef int32_t Sum;
-  template <int C, int A, int B> static MYCC_INLINE void add() { amx::add_signed_unsigned<C, A, B>(); }
+  template <bool Signed, int C, int A, int B> static MYCC_INLINE void add() {
+    if constexpr (Signed)
+      amx::add_signed<C, A, B>();
+    else
+      amx::add_signed_unsigned<C, A, B>();
+  }
 };
 struct BfloatProducts {
   typedef float Sum;
-  template <int C, int A, int B> static MYCC_INLINE void add() { amx::add_bfloats<C, A, B>(); }
+  template <bool, int C, int A, int B> static MYCC_INLINE void add() { amx::add_bfloats<C, A, B>(); }
 };
 
 /* Panels of a group whose columns have partners, whose sums stand behind theirs. */
@@ -106,19 +112,19 @@ template <class Sum, int Sides, class Epilogue> struct Unfinished {
 };
 
 /* A step: R tiles of rows from byte `at` on times P panels. */
-template <class Products, int R, int P>
+template <class Products, bool Signed, int R, int P>
 MYCC_INLINE void multiply_step(const RowTile *a, int64_t at, const uint8_t *b, int64_t panel_bytes) {
   amx::load<4>(a[0].rows + at, a[0].step);
   amx::load<6>(b, kTileLine);
-  Products::template add<0, 4, 6>();
+  Products::template add<Signed, 0, 4, 6>();
   if constexpr (P > 1) {
     amx::load<7>(b + panel_bytes, kTileLine);
-    Products::template add<1, 4, 7>();
+    Products::template add<Signed, 1, 4, 7>();
   }
   if constexpr (R > 1) {
     amx::load<5>(a[1].rows + at, a[1].step);
-    Products::template add<2, 5, 6>();
-    if constexpr (P > 1) Products::template add<3, 5, 7>();
+    Products::template add<Signed, 2, 5, 6>();
+    if constexpr (P > 1) Products::template add<Signed, 3, 5, 7>();
   }
 }
 /* The steps of a part of k; of the last part the step of the last lines too. */
@@ -136,6 +142,13 @@ template <int T> MYCC_INLINE void begin_sums(const RowTile &a, const void *befor
   else
     amx::zero<T>();
 }
+template <class Products, int R, int P>
+MYCC_INLINE void multiply_step(const RowTile *a, int64_t at, const uint8_t *b, int64_t panel_bytes, bool is_signed) {
+  if (std::is_same<Products, ByteProducts>::value && is_signed)
+    multiply_step<Products, true, R, P>(a, at, b, panel_bytes);
+  else
+    multiply_step<Products, false, R, P>(a, at, b, panel_bytes);
+}
 /* Sums of R tiles of rows and P panels, to c[R * 16][kSummedPanels * 16]; others are finished between the steps. */
 template <class Products, int R, int P, class Others>
 void multiply_tiles(const TileDepth &depth, const TilePart &part, const RowTile *a, const WeightTiles &b,
@@ -149,12 +162,13 @@ void multiply_tiles(const TileDepth &depth, const TilePart &part, const RowTile 
   if constexpr (R > 1 && P > 1) begin_sums<3>(a[1], more ? below + kPanel : nullptr, row_bytes);
   const uint8_t *ahead = b.ahead + part.first * b.ahead_lines * kTileLine;
   for (int64_t s = part.first; s < part.end; ++s) {
-    multiply_step<Products, R, P>(a, s * depth.step_lines * 4, b.lines + s * depth.step_lines * kTileLine, b.panel_bytes);
+    multiply_step<Products, R, P>(a, s * depth.step_lines * 4, b.lines + s * depth.step_lines * kTileLine, b.panel_bytes,
+                                  b.is_signed);
     for (int64_t i = 0; i < b.ahead_lines; ++i, ahead += kTileLine) __builtin_prefetch(ahead, 0, 2);
     others.some();
   }
   if (part.last && depth.last_lines)
-    multiply_step<Products, R, P>(a, depth.steps * depth.step_lines * 4, b.last, amx::kTileBytes);
+    multiply_step<Products, R, P>(a, depth.steps * depth.step_lines * 4, b.last, amx::kTileBytes, b.is_signed);
   amx::store<0>(c, row_bytes);
   if constexpr (P > 1) amx::store<1>(c + kPanel, row_bytes);
   if constexpr (R > 1) amx::store<2>(below, row_bytes);
@@ -250,7 +264,7 @@ static inline TaskPlan plan_tiled_tasks(int64_t batch, int64_t m, int64_t n, int
   const int64_t most_rows = max64(kTileRowsBytes / max64(depth.copied_row(), 1), 2 * amx::kRows);
   int64_t row_blocks = ceil_div(m, most_rows), panel_blocks = 1;
   if (workers > 1) {
-    const int64_t worth = max64(batch * m * n * max64(k, 1) / kTileTaskWork, 1);
+    const int64_t worth = max64(batch * m * n * (k + kTileFinishing) / kTileTaskWork, 1);
     const bool even = batch * wide % workers == 0; /* one task each: what a task does for its rows is done less often */
     const int64_t wanted = ceil_div(min64(even ? workers : 2 * workers, worth), batch);
     if (patches) row_blocks = max64(row_blocks, min64(2 * wanted, high));

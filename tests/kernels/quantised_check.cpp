@@ -106,7 +106,7 @@ void check_pixels(int64_t images, int64_t channels, int64_t stride) {
     }
 }
 
-template <int Bits, class A> void check_all(int64_t m) {
+template <int Bits, class A> [[maybe_unused]] void check_all(int64_t m) {
   const int64_t sizes[][3] = {{33, 40, 8}, {16, 129, 0}, {5, 3, 0}, {70, 264, 88}, {17, 96, 32}, {50, 75, 75}, {1, 1, 1}};
   for (const auto &s : sizes) {
     if constexpr (Bits == 8) check<8, A, none, none>(m, s[0], s[1], 0, 1);
@@ -120,10 +120,14 @@ template <int Bits, class A> void check_all(int64_t m) {
 
 int main() {
   for (int64_t m : {1, 2, 3, 4, 5, 7, 8, 16, 65}) {
+#if defined(MYCC_VNNI_IN_CPP) /* of all that, what reads rows where they lie */
+    for (int64_t k : {1, 3, 8, 75, 96, 264}) check<8, int8_t, none, none>(m, 33, k, 0, 1);
+#else
     check_all<8, int8_t>(m);
     check_all<4, int8_t>(m);
     check_all<8, float>(m);
     check_all<4, float>(m);
+#endif
   }
   for (int64_t channels : {1, 3, 4, 8, 70})
     for (int64_t images : {2, 7}) check_patches(images, channels, true), check_patches(images, channels, false);
