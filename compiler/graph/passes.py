@@ -129,6 +129,9 @@ PASSES: tuple[GraphPass, ...] = (
     _row("fold-batch-norm", fold_batch_norm, needs="NORMAL", establishes="NO_BATCH_NORM", undoes="LIVE"),
     _row("fold-constants", fold_constants, needs="NORMAL KEPT_ONLY", establishes="FOLDED", undoes="LIVE"),
     _row("simplify", simplify, needs="NORMAL", establishes="SIMPLE", undoes="LIVE UNIQUE"),
+    # an activation that several readers round alike has one reader then, and may lose its bounds
+    _row("common-subexpressions", common_subexpressions, establishes="UNIQUE"),
+    _row("dead-code", dead_code, establishes="LIVE"),
     _row("rounded-clamps", merge_rounded_clamps, needs="NORMAL SIMPLE", undoes="LIVE UNIQUE"),
     # recognisers compare nodes by identity, and ask who else reads a node: equal ones must be one, dead ones gone
     _row("common-subexpressions", common_subexpressions, establishes="UNIQUE"),

@@ -33,6 +33,7 @@ REASONS: dict[str, dict[str, str]] = {
     "conv/winograd_forms.h": {"edge": FORMATS},
     "gemm/amx.h": {"kRows": FORMATS},
     "gemm/integer.h": {"MYCC_LANES == 16": TYPES, "MYCC_LANES == 8": TYPES, "Bits == 8": FORMATS},
+    "gemm/integer_rows.h": {"takes_plain_rows": FORMATS, "Bits == 8": FORMATS},
     "gemm/quads.h": {
         "kLineVectors": TYPES, "kFloat8": FORMATS, "raised": FORMATS, "kLeft": FORMATS, "Left == 8": FORMATS,
         "i == 7": FORMATS, "I == 7": FORMATS,
