@@ -162,3 +162,16 @@ def between(node: Node, source: Node) -> list[Node]:
         seen[n] = None
         stack.extend(n.all_input_nodes)
     return list(reversed(seen))
+
+
+def zero_padding(pad: Node) -> list[int] | None:
+    """The amounts of padding with zeros, last dimension first; None for other padding."""
+    sides: Any = pad.args[1]
+    if is_op(pad, "pad"):
+        if arg(pad, 2, "mode", "constant") != "constant":
+            return None
+        value = arg(pad, 3, "value")
+    else:
+        value = arg(pad, 2, "value", 0)
+    zero = value is None or number(value) == 0.0
+    return list(sides) if zero and all(isinstance(n, int) for n in sides) else None

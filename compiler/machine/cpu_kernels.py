@@ -145,8 +145,9 @@ class QuantisedNumbers:
     integer_tile_panels: of the tallest tile of integers, without and with groups, which hold sums of two kinds.
     near_panels: bytes of panels that stay in the first cache while rows pass over them, tile by tile.
     finished_panels: whose sums are finished together, at most, where all panels of a task are near.
-    integer_panels, integer_tiles: panels and tiles of rows of a task, at least. few_integer_tiles: of rows, fewer
-    than which are shared out by panels alone.
+    integer_panels, integer_tiles: panels and tiles of rows of a task, at least. plain_panels: panels where rows are
+    read as they lie, and not packed for each task. few_integer_tiles: of rows, fewer than which are shared out by
+    panels alone.
     """
 
     weight_prefetch: int = IN_FLIGHT
@@ -158,6 +159,7 @@ class QuantisedNumbers:
     near_panels: int = L1 // 2
     finished_panels: int = 24
     integer_panels: int = 16
+    plain_panels: int = 3
     integer_tiles: int = 8
     few_integer_tiles: int = 4
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..graph.fold.padding import zero_padding
 from ..graph.node import Node
-from ..graph.patterns import arg, is_op
+from ..graph.patterns import arg, is_op, zero_padding
 from ..model.graph import ModelGraph
 from .layers import Layer
 

@@ -248,7 +248,7 @@ inline void gemm_integer(const mycc_host *host, const QuantisedArgs<int8_t, Bits
   typedef IntegerLoop<Bits, Scale, Zero, Epilogue> Loop;
   const DepthCut cut = cut_depth(max64(args.k / 4, 1)); /* as many steps as of floats */
   TaskLimits limits;
-  limits.min_panels = kIntegerPanels;
+  limits.min_panels = takes_plain_rows<Bits, Loop::grouped> ? kPlainPanels : kIntegerPanels;
   limits.min_rows = kIntegerTiles * kTileRows;
   limits.max_rows = max64(cut.tuning.block_bytes / max64(args.k * quads::Dot<Bits>::kLeft / 4, 1), kFewIntegerTiles * kTileRows);
   if (args.m < kFewIntegerTiles * kTileRows) limits.min_panels = kTaskPanels, limits.min_rows = 0;

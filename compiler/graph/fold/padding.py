@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..node import Node
-from ..patterns import arg, is_op, number, only_user, rank
+from ..patterns import arg, is_op, only_user, rank, zero_padding
 from ..work import Work, aten
 
 
@@ -46,16 +46,3 @@ def _fold(work: Work, conv: Node, pad: Node) -> bool:
     new = work.call(conv.target, args, conv.kwargs, like=conv, val=conv.meta["val"], covers=[pad, conv])
     work.replace(conv, new)
     return True
-
-
-def zero_padding(pad: Node) -> list[int] | None:
-    """The amounts of padding with zeros, last dimension first; None for other padding."""
-    sides: Any = pad.args[1]
-    if is_op(pad, "pad"):
-        if arg(pad, 2, "mode", "constant") != "constant":
-            return None
-        value = arg(pad, 3, "value")
-    else:
-        value = arg(pad, 2, "value", 0)
-    zero = value is None or number(value) == 0.0
-    return list(sides) if zero and all(isinstance(n, int) for n in sides) else None

@@ -9,9 +9,8 @@ import torch
 
 from ...model.operators import dequantize, quantised  # noqa: F401  # defines the operators
 from ..chains import chain_of, value_behind
-from ..fold.padding import zero_padding
 from ..node import Node
-from ..patterns import arg, is_constant, is_op, only_user, rank, shape
+from ..patterns import arg, is_constant, is_op, only_user, rank, shape, zero_padding
 from ..work import Work, aten
 from .quantised_readings import Reading, reading
 from .quantised_weights import LONGEST, QuantisedWeight, quantised_weight
