@@ -21,6 +21,7 @@ from .capture.state import share_state, state_of, training_notes
 from .codegen.cuda.generate import generate_device
 from .codegen.generate import Generated, generate
 from .codegen.host.program import Sources
+from .garbage import rare_collections
 from .graph.passes import run_graph_passes
 from .graph.widened import widened_weights
 from .lower import lower, shared_layouts
@@ -65,6 +66,7 @@ class CompileResult:
     quantization: tuple[QuantizationReport, ...] = ()
 
 
+@rare_collections()
 def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileResult:
     """Compiles the request's entry points into one package. Raises CompileError; then nothing is left behind."""
     options = request.options
@@ -83,6 +85,7 @@ def run(request: CompileRequest, observers: Sequence[Observer] = ()) -> CompileR
     return replace(result, warnings=(*result.warnings, *unverified, *notes))
 
 
+@rare_collections()
 def run_captured(
     captured: Sequence[ModelGraph],
     request: CompileRequest,

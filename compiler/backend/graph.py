@@ -21,7 +21,7 @@ from ..capture.trees import LEAF
 from ..model.assertions import asked_sizes, settle
 from ..model.computed import computed_sizes, keep_definers
 from ..model.control import with_symbols
-from ..model.graph import ModelGraph
+from ..model.graph import ModelGraph, graph_module
 from ..model.source_lines import place_of
 from ..model.symbols import size_symbols
 from .interface import (
@@ -124,7 +124,7 @@ class _Importer:
         read = {str(n.target) for n in self.graph.nodes if n.op == "get_attr"}
         graph = ModelGraph(
             name=NAME,
-            module=fx.GraphModule(root, self.graph, class_name="Model"),
+            module=graph_module(root, self.graph, "Model"),
             constants={target: tensor for target, tensor in self.constants.items() if target in read},
             inputs=inputs,
             outputs=specs(nodes, names),

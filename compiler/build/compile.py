@@ -43,6 +43,10 @@ COMPILE_FLAGS = (
     "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-fno-threadsafe-statics",
     "-ffunction-sections", "-fdata-sections", "-fno-ident",
 )  # fmt: skip
+#: the host program calls kernels one after another: what a compiler finds in a long one is not worth its seconds (793
+#: calls: 4.5 s, so 1.9)
+_PROGRAM, _LONG_PROGRAM = "program.cpp", 64 << 10
+_LONG_PROGRAM_FLAGS = ("-O1", "-fno-inline")
 SUPPORT = Path(__file__).with_name("support.cpp")
 _SUPPORT_UNIT = "mycc_support"
 #: seconds of a wait: an interrupt that comes between Python's look at signals and the wait itself is seen at its end
@@ -167,12 +171,17 @@ def _units(
             raise ValueError(f"a translation unit cannot be called {name!r}")
     flags = (*compile_flags(target, toolchain), *options.flags)
     units = [
-        _Unit(name, text, (*flags, *options.unit_flags.get(name, ())), headers.of(text))
+        _Unit(name, text, (*flags, *_own_flags(name, text), *options.unit_flags.get(name, ())), headers.of(text))
         for name, text in sources.items()
     ]
     support_flags = (*flags, *_SUPPORT_FLAGS, *_SUPPORT_FAMILY_FLAGS[toolchain.family])
     units.append(_Unit(_SUPPORT_UNIT, SUPPORT.read_text(), support_flags, {}))
     return sorted(units, key=lambda unit: unit.name)
+
+
+def _own_flags(name: str, text: str) -> tuple[str, ...]:
+    """What a unit compiles with beside the flags of all."""
+    return _LONG_PROGRAM_FLAGS if name == _PROGRAM and len(text) > _LONG_PROGRAM else ()
 
 
 def _common_key(what: str, toolchain: Toolchain, options: BuildOptions) -> list[tuple[str, str]]:

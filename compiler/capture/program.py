@@ -29,7 +29,7 @@ from ...runtime.errors import CompileError
 from ..model.assertions import asked_sizes, settle
 from ..model.computed import KEPT, computed_sizes, keep_definers, scalar_tensor
 from ..model.control import MUTABLE, with_computed, with_symbols
-from ..model.graph import DTYPE_NAMES, ModelGraph, TensorSpec
+from ..model.graph import DTYPE_NAMES, ModelGraph, TensorSpec, graph_module
 from ..model.leaves import Dims
 from ..model.origins import FIXED, FromModel, Origin
 from ..model.source_lines import ROOT, place_of
@@ -229,7 +229,7 @@ class _Importer:
         _order_inputs(self.graph)
         read = _read(self.graph)
         regions = {name: region for name, region in copier.regions.items() if name in read}
-        module = fx.GraphModule(self._root(regions), self.graph, class_name="Model")
+        module = graph_module(self._root(regions), self.graph, "Model")
         used = _read(self.graph)
         graph = ModelGraph(
             name=self.name,

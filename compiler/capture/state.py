@@ -59,17 +59,19 @@ def memory_key(tensor: torch.Tensor) -> object:
 def with_changes(graph: ModelGraph, changes: Sequence[Changed]) -> ModelGraph:
     """The graph whose last outputs are the new values of `changes`, with buffers among them as inputs."""
     first = len(graph.outputs) - len(changes)
-    for i, change in enumerate(changes):
+    for change in changes:
         _check_same_form(change)
+    held = [(c.before, c.name, c.initial) for c in changes if c.initial is not None]
+    given, positions = _placeholders(graph), iter(range(len(graph.inputs), len(graph.inputs) + len(held)))
+    rows = []
+    for i, change in enumerate(changes):
         if change.initial is None:
-            position, name = _placeholders(graph).index(change.before), ""
+            rows.append(InPlace(given.index(change.before), first + i, "", None))
         else:
-            graph = _as_input(graph, change.before, change.name, change.initial)
-            position, name = len(graph.inputs) - 1, change.name
-        own = InPlace(position, first + i, name, change.initial)
-        graph = replace(graph, in_place=(*graph.in_place, own))
+            rows.append(InPlace(next(positions), first + i, change.name, change.initial))
+    graph = _as_inputs(graph, held)
     graph.module.recompile()
-    return graph
+    return replace(graph, in_place=(*graph.in_place, *rows))
 
 
 def _check_same_form(change: Changed) -> None:
@@ -136,13 +138,14 @@ def training_notes(graphs: Iterable[ModelGraph]) -> list[str]:
 
 def _shared(graph: ModelGraph, slots: dict[object, InPlace]) -> ModelGraph:
     _check_apart([(n, t) for n, t in graph.constants.items() if memory_key(t) not in slots], slots)
-    for target, tensor in list(graph.constants.items()):
-        known = slots.get(memory_key(tensor))
-        if known is not None:
-            node = next(n for n in graph.module.graph.nodes if n.op == "get_attr" and n.target == target)
-            graph = _as_input(graph, node, known.name, tensor)
-            own = InPlace(len(graph.inputs) - 1, None, known.name, tensor)
-            graph = replace(graph, in_place=(*graph.in_place, own))
+    reads: dict[str, fx.Node] = {}
+    for node in graph.module.graph.nodes:
+        if node.op == "get_attr":
+            reads.setdefault(str(node.target), node)
+    known_by = {target: slots.get(memory_key(tensor)) for target, tensor in graph.constants.items()}
+    held = [(reads[t], known.name, graph.constants[t]) for t, known in known_by.items() if known is not None]
+    own = (InPlace(len(graph.inputs) + i, None, name, tensor) for i, (_, name, tensor) in enumerate(held))
+    graph = _as_inputs(replace(graph, in_place=(*graph.in_place, *own)), held)
     rows = []
     for change in graph.in_place:
         if change.initial is not None:
@@ -193,19 +196,27 @@ def _placeholders(graph: ModelGraph) -> list[fx.Node]:
     return [n for n in graph.module.graph.nodes if n.op == "placeholder"]
 
 
-def _as_input(graph: ModelGraph, node: fx.Node, name: str, tensor: torch.Tensor) -> ModelGraph:
-    """The constant as the last input; the other get_attr nodes of the same constant too."""
+def _as_inputs(graph: ModelGraph, held: Sequence[tuple[fx.Node, str, torch.Tensor]]) -> ModelGraph:
+    """Constants as the last inputs, each with its name; the other get_attr nodes of the same constants too."""
     nodes = graph.module.graph
-    target = str(node.target)
-    given = _placeholders(graph)
-    with nodes.inserting_after(given[-1]) if given else nodes.inserting_before(next(iter(nodes.nodes))):
-        placeholder = nodes.placeholder(target)
-    placeholder.meta = dict(node.meta)
-    for same in [n for n in nodes.nodes if n.op == "get_attr" and n.target == target]:
-        same.replace_all_uses_with(placeholder)
-        nodes.erase_node(same)
-    constants = {key: value for key, value in graph.constants.items() if key != target}
-    spec = TensorSpec(name, tensor.dtype, tuple(tensor.shape))
+    same: dict[str, list[fx.Node]] = {}
+    for node in nodes.nodes:
+        if node.op == "get_attr":
+            same.setdefault(str(node.target), []).append(node)
+    last = next(iter(reversed(_placeholders(graph))), None)
+    for node, _, _ in held:
+        target = str(node.target)
+        with nodes.inserting_after(last) if last is not None else nodes.inserting_before(next(iter(nodes.nodes))):
+            last = nodes.placeholder(target)
+        last.meta = dict(node.meta)
+        for read in same.pop(target, ()):
+            read.replace_all_uses_with(last)
+            nodes.erase_node(read)
+    taken = {str(node.target) for node, _, _ in held}
+    specs = (TensorSpec(name, tensor.dtype, tuple(tensor.shape)) for _, name, tensor in held)
     return replace(
-        graph, constants=constants, inputs=(*graph.inputs, spec), examples=(*graph.examples, tensor.detach())
+        graph,
+        constants={key: value for key, value in graph.constants.items() if key not in taken},
+        inputs=(*graph.inputs, *specs),
+        examples=(*graph.examples, *(tensor.detach() for _, _, tensor in held)),
     )

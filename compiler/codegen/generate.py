@@ -18,16 +18,18 @@ from ..weights.collect import Weights
 from .cpu.headers import MICRO
 from .cpu.machine_header import MACHINE, render_machine
 from .cpu.micro import render_micro_kernels, render_tile_units
-from .cpu.render import Kernel, KernelPool, calls_of, tiles_of
+from .cpu.render import Kernel, KernelPool, calls_of, split_units, tiles_of
 from .host.program import EntrySource, Sources, entry_view, render_sources
 
 if TYPE_CHECKING:
     from .cuda.generate import DeviceCode
 
-#: effort (see render._cost) that one translation unit should hold: each compiles the tiles of products and convolutions
-#: that it uses once more (ResNet-50 on two cores: five units 6.7 s, two 3.3)
-UNIT_COST = 40.0
+#: effort (see render._cost) that one translation unit should hold: each compiles the templates of products and
+#: convolutions that it uses once more (a training step of BERT: six mixed units 10.8 s, one of products and one of
+#: loops 7.5)
+UNIT_COST = 120.0
 MAX_UNITS = 8
+ONE_UNIT = 40.0  #: up to here all kernels are one unit
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def generate(
     for target in targets:
         own = rendered[target.name]
         views = [entry_view(entry, i, weights.offsets) for i, entry in enumerate(own.entries)]
-        units = unit_count(own.kernels)
+        units = units_of(own.kernels)
         headers = {MICRO: render_micro_kernels(target.tiles, bodies=False), MACHINE: render_machine(target.tiles)}
         tiles, n_state = render_tile_units(target.tiles, *tiles_of(own.kernels)), len(state_of(graphs))
         sources[target.name] = render_sources(views, own.kernels, target.name, headers, units, tiles, n_state, contract)
@@ -96,7 +98,15 @@ def _render(graphs: Sequence[ModelGraph], schedules: Sequence[Schedule], target:
     return Rendered(pool.kernels(), tuple(entries))
 
 
-def unit_count(kernels: Sequence[Kernel]) -> int:
-    """Translation units: by the work alone, so that the objects of a cache fit every machine."""
-    total = sum(k.cost for k in kernels)
-    return max(1, min(MAX_UNITS, len(kernels), round(total / UNIT_COST + 0.5)))
+def units_of(kernels: Sequence[Kernel]) -> dict[str, list[Kernel]]:
+    """Translation units: by the work alone, so that the objects of a cache fit every machine. Products, convolutions
+    and attention, which share templates, lie apart from loops."""
+    if sum(k.cost for k in kernels) <= ONE_UNIT:
+        return split_units(kernels, 1)
+    groups = [[k for k in kernels if (MICRO in k.headers) == tiled] for tiled in (True, False)]
+    parts = [part for group in groups for part in split_units(group, _unit_count(group)).values()]
+    return {f"kernels_{i}.cpp": part for i, part in enumerate(parts)}
+
+
+def _unit_count(kernels: Sequence[Kernel]) -> int:
+    return max(1, min(MAX_UNITS, round(sum(k.cost for k in kernels) / UNIT_COST)))

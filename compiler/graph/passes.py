@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch.fx
 
-from ..model.graph import ModelGraph
+from ..model.graph import ModelGraph, graph_module
 from ..model.operators.kept import KEPT
 from ..pass_order import check_order
 from .canonicalize.cse import common_subexpressions
@@ -221,7 +221,7 @@ def _work(graph: ModelGraph) -> Work:
 
 
 def _result(graph: ModelGraph, work: Work) -> ModelGraph:
-    module = torch.fx.GraphModule(_attributes(graph, work), work.graph, class_name=graph.module.__class__.__name__)
+    module = graph_module(_attributes(graph, work), work.graph, graph.module.__class__.__name__)
     return replace(
         graph,
         module=module,

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from .buffers import Buffer
 from .dtypes import DTYPES, held
 from .index import Atom, Index, Indirect, Var
+from .once import once
 
 
 class Expr:
@@ -39,7 +39,7 @@ class Expr:
             yield e
             stack.extend(e.children)
 
-    @cached_property
+    @once
     def loads(self) -> tuple[Load, ...]:
         """Every load in it, in the order of `walk`."""
         return tuple(e for e in self.walk() if isinstance(e, Load))
@@ -63,7 +63,7 @@ class Const(Expr):
     value: float | int | bool
     dtype: str
 
-    @cached_property
+    @once
     def _key(self) -> tuple:
         return (repr(self.value), self.dtype)
 
@@ -80,7 +80,7 @@ class Const(Expr):
 class _Hashed(Expr):
     """Caches the hash: expressions are deep and are looked up often."""
 
-    @cached_property
+    @once
     def _hash(self) -> int:
         return hash((type(self).__name__, *self._key()))
 
@@ -227,13 +227,16 @@ def rewrite(e: Expr, leaf: Callable[[Expr], Expr | None], indices: Mapping[Atom,
         if x in done:
             return done[x]
         if isinstance(x, Call):
-            args = tuple(visit(a) for a in x.args)
-            result: Expr = x if all(a is b for a, b in zip(args, x.args, strict=True)) else Call(x.op, args, x.dtype)
+            args = tuple([visit(a) for a in x.args])
+            same = all(a is b for a, b in zip(args, x.args, strict=True))
+            result: Expr = x if same else Call(x.op, args, x.dtype)
         elif isinstance(x, Load):
-            moved = Load(x.buffer, x.index.substitute(values, visit_any))
+            place = x.index.substitute(values, visit_any)
+            moved = x if place is x.index else Load(x.buffer, place)
             result = leaf(moved) or moved
         elif isinstance(x, IndexValue):
-            value = IndexValue(x.index.substitute(values, visit_any))
+            place = x.index.substitute(values, visit_any)
+            value = x if place is x.index else IndexValue(place)
             result = leaf(value) or value
         else:
             result = leaf(x) or x

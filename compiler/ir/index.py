@@ -14,9 +14,11 @@ extent - 1. Proofs are sound and incomplete: a proof that is not found leaves th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Union
+
+from .once import once
 
 IndexLike = Union["Index", int]
 Monomial = tuple["Atom", ...]
@@ -26,6 +28,13 @@ class Atom:
     """What a polynomial is made of; atoms are compared by value."""
 
     key: tuple
+
+    @once
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True)
@@ -38,8 +47,10 @@ class Size(Atom):
     hi: int | None = None
     found: bool = False
 
-    @property
-    def key(self) -> tuple:  # type: ignore[override]
+    __hash__ = Atom.__hash__
+
+    @once
+    def key(self) -> tuple:
         """What atoms are ordered and compared by."""
         return (0, self.name)
 
@@ -54,8 +65,10 @@ class Var(Atom):
     name: str
     extent: Index
 
-    @property
-    def key(self) -> tuple:  # type: ignore[override]
+    __hash__ = Atom.__hash__
+
+    @once
+    def key(self) -> tuple:
         """What atoms are ordered and compared by."""
         return (1, self.name, self.extent.key)
 
@@ -71,8 +84,10 @@ class Indirect(Atom):
     extent: Index
     wrap: bool = False
 
-    @property
-    def key(self) -> tuple:  # type: ignore[override]
+    __hash__ = Atom.__hash__
+
+    @once
+    def key(self) -> tuple:
         """What atoms are ordered and compared by."""
         return (2, str(self.value))
 
@@ -88,8 +103,10 @@ class Binary(Atom):
     a: Index
     b: Index
 
-    @property
-    def key(self) -> tuple:  # type: ignore[override]
+    __hash__ = Atom.__hash__
+
+    @once
+    def key(self) -> tuple:
         """What atoms are ordered and compared by."""
         return (3, self.op, self.a.key, self.b.key)
 
@@ -105,11 +122,8 @@ class Index:
     __slots__ = ("_hash", "_key", "terms")
 
     def __init__(self, terms: Mapping[Monomial, int]):
-        ordered = terms.items()
-        if len(terms) > 1:
-            ordered = sorted(ordered, key=lambda t: tuple(a.key for a in t[0]))  # type: ignore[assignment]
-        self.terms: dict[Monomial, int] = dict(ordered)
-        self._hash = hash(tuple(self.terms.items()))
+        self.terms: dict[Monomial, int] = dict(sorted(terms.items(), key=_place) if len(terms) > 1 else terms)
+        self._hash: int | None = None
         self._key: tuple | None = None
 
     @property
@@ -120,17 +134,23 @@ class Index:
         return self._key
 
     def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(tuple(self.terms.items()))
         return self._hash
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if isinstance(other, int):
             return self.constant == other
-        return isinstance(other, Index) and self._hash == other._hash and self.terms == other.terms
+        return isinstance(other, Index) and self.terms == other.terms
 
     # arithmetic ------------------------------------------------------------------------------------------------------
     def __add__(self, other: IndexLike) -> Index:
+        if not (added := as_index(other).terms):
+            return self
         terms = dict(self.terms)
-        for monomial, coefficient in as_index(other).terms.items():
+        for monomial, coefficient in added.items():
             terms[monomial] = terms.get(monomial, 0) + coefficient
         return _normal(terms)
 
@@ -147,8 +167,9 @@ class Index:
 
     def __mul__(self, other: IndexLike) -> Index:
         terms: dict[Monomial, int] = {}
+        factors = as_index(other).terms
         for m1, c1 in self.terms.items():
-            for m2, c2 in as_index(other).terms.items():
+            for m2, c2 in factors.items():
                 m = monomial_product(m1, m2)
                 terms[m] = terms.get(m, 0) + c1 * c2
         return _normal(terms)
@@ -196,11 +217,10 @@ class Index:
         """The factor c of `c*var + rest` where neither c nor rest holds var; None when it is not of that form."""
         terms: dict[Monomial, int] = {}
         for monomial, c in self.terms.items():
-            count = monomial.count(var)
-            rest = tuple(a for a in monomial if a != var)
-            if count > 1 or any(_mentions(a, var) for a in rest):
+            rest = tuple([a for a in monomial if a != var])
+            if len(monomial) - len(rest) > 1 or any(_mentions(a, var) for a in rest if type(a) not in _PLAIN):
                 return None
-            if count == 1:
+            if len(rest) < len(monomial):
                 terms[rest] = c
         return Index(terms)
 
@@ -210,7 +230,7 @@ class Index:
 
     def substitute(self, values: Mapping[Atom, Index], rewrite: Callable[[object], object] | None = None) -> Index:
         """Replaces atoms by indices; `rewrite` is applied to the scalar expressions inside Indirect atoms."""
-        kept = {m: c for m, c in self.terms.items() if all(type(a) in (Var, Size) and a not in values for a in m)}
+        kept = {m: c for m, c in self.terms.items() if all(type(a) in _PLAIN and a not in values for a in m)}
         if len(kept) == len(self.terms):
             return self
         total = Index(kept)
@@ -251,6 +271,12 @@ class Index:
     __repr__ = __str__
 
 
+def _place(term: tuple[Monomial, int]) -> tuple:
+    """What terms are ordered by."""
+    return tuple([a.key for a in term[0]])
+
+
+_PLAIN = (Var, Size)  # atoms that hold no others
 ZERO = Index({})
 ONE = Index({(): 1})
 
@@ -460,10 +486,11 @@ def monomial_div(a: Monomial, b: Monomial) -> Monomial | None:
 
 def _normal(terms: dict[Monomial, int]) -> Index:
     """Drops zeros and puts k*b*(x//b) + k*(x%b) together to k*x."""
-    terms = {m: c for m, c in terms.items() if c}
+    if 0 in terms.values():
+        terms = {m: c for m, c in terms.items() if c}
     for monomial, c in list(terms.items()):
         for atom in monomial:
-            if not (isinstance(atom, Binary) and atom.op == "%"):
+            if type(atom) is not Binary or atom.op != "%":
                 continue
             others = monomial_div(monomial, (atom,)) or ()
             quotient = floor_div(atom.a, atom.b) * atom.b * Index({others: c})

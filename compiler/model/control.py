@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from .computed import computed_inside
 from .fake import computing_fake
-from .graph import InPlace, ModelGraph, SizeSymbol, TensorSpec
+from .graph import InPlace, ModelGraph, SizeSymbol, TensorSpec, graph_module
 from .symbols import size_of
 
 __all__ = [
@@ -132,7 +132,7 @@ def region_graph(
     outputs: Any = graph.output_node().args[0]
     return ModelGraph(
         name=name,
-        module=fx.GraphModule(root, graph, class_name="Region"),
+        module=graph_module(root, graph, "Region"),
         constants=used,
         inputs=tuple(_spec(n) for n in placeholders),
         outputs=tuple(_spec(n) for n in outputs),

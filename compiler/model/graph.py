@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import sympy
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from .computed import ComputedSize, SizeCheck
 from .origins import Origin
 from .source_lines import origin
 
-__all__ = ["InPlace", "ModelGraph", "SizeSymbol", "TensorSpec", "dtype_name", "format_graph", "type_printer"]
+__all__ = [
+    "InPlace", "ModelGraph", "SizeSymbol", "TensorSpec", "dtype_name", "format_graph", "graph_module", "type_printer",
+]  # fmt: skip
 
 DTYPE_NAMES = {
     torch.bool: "bool",
@@ -34,6 +38,11 @@ DTYPE_NAMES = {
 def dtype_name(dtype: torch.dtype) -> str:
     """The project's short name of a torch dtype; of one without a name (float8, ...) torch's own."""
     return DTYPE_NAMES.get(dtype, str(dtype).removeprefix("torch."))
+
+
+def graph_module(root: torch.nn.Module | dict[str, Any], graph: fx.Graph, name: str) -> fx.GraphModule:
+    """The graph with its tensors. Its Python is printed and compiled when it is called, which few are."""
+    return _LazyGraphModule(root, graph, name)
 
 
 @dataclass(frozen=True)

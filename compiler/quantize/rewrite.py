@@ -14,7 +14,7 @@ from ..graph.node import Node
 from ..graph.patterns import arg, is_op
 from ..graph.sizes import ranges_of
 from ..graph.work import Work
-from ..model.graph import ModelGraph
+from ..model.graph import ModelGraph, graph_module
 from ..model.operators import dequantize  # noqa: F401  # defines the operator
 from .layers import Layer
 from .sums import SumOperand
@@ -100,7 +100,7 @@ def quantized_graph(
         root.register_buffer(name, tensor)
     for name, region in graph.regions.items():
         root.add_module(name, region.module)
-    return replace(graph, module=fx.GraphModule(root, copy, class_name="Model"), constants=constants)
+    return replace(graph, module=graph_module(root, copy, "Model"), constants=constants)
 
 
 def _replace(work: Work, row: Quantized, env: Mapping[Any, Any]) -> None:

@@ -11,16 +11,16 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ..capture.functional import FunctionalCopy
+from ..capture.functional import FunctionalCopy, NeedsRetrace
 from ..capture.program import flat_name
 from ..capture.state import Changed, with_changes
 from ..capture.tensors import Tensor as Held
 from ..capture.trees import LEAF, leaf_names
 from ..model.computed import KEPT
 from ..model.control import MUTABLE
-from ..model.graph import ModelGraph, TensorSpec
+from ..model.graph import ModelGraph, TensorSpec, graph_module
 from ..model.symbols import size_of
-from .joint import Forward, fake, trace
+from .joint import Forward, fake, recorded, trace
 from .order import updates_early
 from .plan import Plan
 
@@ -160,11 +160,7 @@ class Entry:
             names[:] = found.changed
             return [*found.results, *found.changed.values(), *found.first]
 
-        module = trace(self.mode, flat, self.fakes)
-        copier = FunctionalCopy(self.graph, constants=self.constants)
-        sources = [Held(self.nodes[name]) for name in self.order]
-        copied = copier.copy(module, sources, lambda name: self._constant(module, name))
-        values = [copier.value(result) for result in copied]
+        values = self._traced(flat)
         count = len(list(leaf_names(out_tree, LOSS))) + len(names)
         outputs, first = values[:count], values[count:]
         self.graph.output(tuple(outputs))
@@ -177,9 +173,25 @@ class Entry:
         for target, tensor in constants.items():
             root.register_buffer(target, tensor)
         results = len(outputs) - len(names)
-        return self._finished(
-            fx.GraphModule(root, self.graph, class_name="Step"), constants, outputs, results, names, out_tree
-        )
+        return self._finished(graph_module(root, self.graph, "Step"), constants, outputs, results, names, out_tree)
+
+    def _traced(self, flat: Callable[..., Any]) -> list[fx.Node]:
+        """The operators of a function of all sources behind these in the graph; its results."""
+        sources = list(self.graph.nodes)
+        module = recorded(self.mode, flat, self.fakes)
+        if module is not None:
+            try:
+                return self._copied(module)
+            except NeedsRetrace:
+                for node in reversed(list(self.graph.nodes)[len(sources) :]):
+                    self.graph.erase_node(node)
+        return self._copied(trace(self.mode, flat, self.fakes))
+
+    def _copied(self, module: fx.GraphModule) -> list[fx.Node]:
+        copier = FunctionalCopy(self.graph, constants=self.constants)
+        sources = [Held(self.nodes[name]) for name in self.order]
+        copied = copier.copy(module, sources, lambda name: self._constant(module, name))
+        return [copier.value(result) for result in copied]
 
     def _finished(
         self,

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mycc.compiler.build import BuildOptions, Target, build, host_target, parse_targets
+from mycc.compiler.build.compile import _own_flags
 from mycc.compiler.build.elf import read_dynamic_symbols
 from mycc.compiler.build.includes import Headers
 from mycc.runtime.errors import CompileError
@@ -397,3 +398,9 @@ def test_a_compiler_that_stops_at_its_precompiled_header_does_without(
     for comment in "abc":
         unit = KERNELS["kernels_0"] + f"// {comment}\n"
         assert build({**KERNELS, "kernels_0": unit}, SIZES, HOST, BuildOptions(cache_dir=tmp_path)).library
+
+
+def test_a_long_program_is_compiled_with_less_effort() -> None:
+    assert _own_flags("program.cpp", "x" * 1000) == ()
+    assert "-O1" in _own_flags("program.cpp", "x" * 100_000)
+    assert _own_flags("kernels_0.cpp", "x" * 100_000) == ()

@@ -11,6 +11,7 @@ import mycc
 import pytest
 import torch
 from mycc.compiler.capture import capture
+from mycc.compiler.codegen.cpu.headers import MICRO
 from mycc.compiler.codegen.cpu.micro import render_micro_kernels, render_tile_set, render_tile_units
 from mycc.compiler.codegen.cpu.render import (
     KernelPool,
@@ -20,7 +21,7 @@ from mycc.compiler.codegen.cpu.render import (
     tiles_of,
     view_of,
 )
-from mycc.compiler.codegen.generate import Generated, generate
+from mycc.compiler.codegen.generate import Generated, generate, units_of
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.ir.structured import WINOGRAD_FORMS, Conv
 from mycc.compiler.lower import lower
@@ -349,6 +350,20 @@ def test_units_share_the_work_and_stay_the_same() -> None:
     assert list(units) == ["kernels_0.cpp", "kernels_1.cpp", "kernels_2.cpp"]
     assert sorted(k.symbol for u in units.values() for k in u) == sorted(k.symbol for k in pool.kernels())
     assert units == split_units(tuple(reversed(pool.kernels())), 3)
+
+
+def test_products_lie_apart_from_loops_where_one_unit_would_be_long() -> None:
+    pool = KernelPool()
+    for name in ("map_flat", "softmax", "gemm", "conv", "vertical_reduction"):
+        _, function, inputs, parts, dynamic = KERNELS[name]
+        calls_of(scheduled(function, *inputs, parts=parts, dynamic=dynamic), pool)
+    kernels = pool.kernels()
+    assert [len(part) for part in units_of(kernels).values()] == [len(kernels)]
+    long = tuple(replace(k, symbol=f"{k.symbol}_{i}") for i in range(6) for k in kernels)
+    parts = list(units_of(long).values())
+    assert len(parts) > 1
+    assert sorted(k.symbol for part in parts for k in part) == sorted(k.symbol for k in long)
+    assert all(len({MICRO in k.headers for k in part}) == 1 for part in parts)
 
 
 # the host program ----------------------------------------------------------------------------------------------------

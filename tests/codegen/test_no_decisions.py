@@ -119,6 +119,7 @@ REASONS: dict[str, dict[str, str]] = {
     "cuda/vision.py": {"len(flags) == 3": "which of two routines it is"},
     "generate.py": {
         "UNIT_COST": "C++ files that compile side by side, on which no kernel depends", "MAX_UNITS": "likewise",
+        "ONE_UNIT": "likewise", "sum((k.cost for k in kernels)) <= ONE_UNIT": "likewise",
     },
     "host/cuda_program.py": {
         "distance.constant == 0": TERM, "p.known == 0": "what is known before the first kernel",

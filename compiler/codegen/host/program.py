@@ -16,7 +16,6 @@ from ..cpu.render import (
     Kernel,
     KernelCall,
     render_unit,
-    split_units,
     unit_headers,
 )
 from ..cpu.scope import Param, size_name
@@ -151,15 +150,15 @@ def render_sources(
     kernels: Sequence[Kernel],
     target: str,
     headers: Mapping[str, str],
-    units: int,
+    units: Mapping[str, Sequence[Kernel]],
     tiles: Mapping[str, str],
     n_state: int = 0,
     contract: str = "",
 ) -> Sources:
-    """All sources of one target. headers: of its instruction set, its tiles and its numbers; tiles: units
-    of its tiles."""
+    """All sources of one target. headers: of its instruction set, its tiles and its numbers; units: the kernels of each
+    translation unit; tiles: units of its tiles."""
     env = environment("host")
-    texts = {name: render_unit(group, unit_headers(group)) for name, group in split_units(kernels, units).items()}
+    texts = {name: render_unit(group, unit_headers(group)) for name, group in units.items()}
     template = env.get_template("program.cpp.j2")
     texts["program.cpp"] = template.render(entries=entries, target=target, n_state=n_state, contract=contract)
     texts.update(tiles)
