@@ -197,7 +197,9 @@ template <class Epilogue>
 inline void gemm_integer_tiles(const mycc_host *host, const QuantisedArgs<int8_t, 8> &args, const Epilogue &epilogue) {
   const TileDepth depth(ceil_div(args.k, 4));
   const TiledRows rows(args, depth);
-  const TaskPlan plan = plan_tiled_tasks(1, args.m, args.n, args.k, host->max_workers, depth, rows.copied == 0);
+  /* Maps, whose rows are enough for the workers, stay with them from one convolution to the next. */
+  const bool map = args.patches.run && ceil_div(args.m, amx::kRows) > host->max_workers;
+  const TaskPlan plan = plan_tiled_tasks(1, args.m, args.n, args.k, host->max_workers, depth, rows.copied == 0 || map);
   const bool near = is_near(depth, plan.panels.most(), args.panel_bytes());
   IntegerTilesLoop<Epilogue> loop = {host, args, epilogue, plan, depth, rows, near, near && pays_signed(depth, plan)};
   host->parallel_for(host->ctx, plan.count, plan.grain, IntegerTilesLoop<Epilogue>::body, &loop);

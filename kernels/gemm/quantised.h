@@ -53,17 +53,17 @@ struct Patches {
 
   /* The row that begins at `from`, as one run. spare: there are eight bytes where each run begins, and room for them. */
   void copy_row(int8_t *to, const int8_t *from, bool spare) const {
-    if (spare && run < 8) {
-      for (int64_t z = 0; z < taps_z; ++z)
-        for (int64_t y = 0; y < taps_y; ++y)
-          for (int64_t x = 0; x < taps_x; ++x, to += run)
-            __builtin_memcpy(to, from + z * tap_z_step + y * tap_y_step + x * tap_x_step, 8);
-      return;
+    const Patches p = *this; /* a copy that no store of bytes may change */
+    for (int64_t z = 0; z < p.taps_z; ++z, from += p.tap_z_step) {
+      const int8_t *line = from;
+      for (int64_t y = 0; y < p.taps_y; ++y, line += p.tap_y_step) {
+        const int8_t *tap = line;
+        if (spare && p.run < 8)
+          for (int64_t x = 0; x < p.taps_x; ++x, to += p.run, tap += p.tap_x_step) __builtin_memcpy(to, tap, 8);
+        else
+          for (int64_t x = 0; x < p.taps_x; ++x, tap += p.tap_x_step) to = copy_run(to, tap, p.run);
+      }
     }
-    for (int64_t z = 0; z < taps_z; ++z)
-      for (int64_t y = 0; y < taps_y; ++y)
-        for (int64_t x = 0; x < taps_x; ++x)
-          to = copy_run(to, from + z * tap_z_step + y * tap_y_step + x * tap_x_step, run);
   }
 
   /* A row m, and where it begins; rows follow one another without divisions. */

@@ -256,10 +256,10 @@ inline void multiply_task(const TileDepth &depth, const TaskPlace &place, const 
   others.all();
 }
 
-/* Tasks of whole pairs of tiles and panels. Workers share panels first, as each reads weights of its own then; where rows
- * are patches, which are copied for each task, they share rows. */
+/* Tasks of whole pairs of tiles and panels. Workers share panels first, as each reads weights of its own then; or rows,
+ * where these are made for each task, or were made by workers that shared rows and lie in their caches. */
 static inline TaskPlan plan_tiled_tasks(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t workers,
-                                        const TileDepth &depth, bool patches) {
+                                        const TileDepth &depth, bool by_rows) {
   const int64_t high = ceil_div(m, 2 * amx::kRows), wide = ceil_div(n, 2 * kPanel);
   const int64_t most_rows = max64(kTileRowsBytes / max64(depth.copied_row(), 1), 2 * amx::kRows);
   int64_t row_blocks = ceil_div(m, most_rows), panel_blocks = 1;
@@ -267,7 +267,7 @@ static inline TaskPlan plan_tiled_tasks(int64_t batch, int64_t m, int64_t n, int
     const int64_t worth = max64(batch * m * n * (k + kTileFinishing) / kTileTaskWork, 1);
     const bool even = batch * wide % workers == 0; /* one task each: what a task does for its rows is done less often */
     const int64_t wanted = ceil_div(min64(even ? workers : 2 * workers, worth), batch);
-    if (patches) row_blocks = max64(row_blocks, min64(2 * wanted, high));
+    if (by_rows) row_blocks = max64(row_blocks, min64(2 * wanted, high));
     panel_blocks = min64(ceil_div(wanted, row_blocks), wide);
     row_blocks = max64(row_blocks, min64(ceil_div(wanted, panel_blocks), high));
   }
