@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir.index import ONE
+from ..ir.index import ONE, ZERO
 from ..machine.gpu import Device
 from ..schedule.report import kernel_rows
 
@@ -17,7 +17,7 @@ __all__ = ["launch_rows", "target_roof"]
 
 #: what a row takes over from the compiler's facts about its kernel
 FACTS = ("threads", "shared", "registers", "spills", "accesses")
-#: counted once, at the first launch of a node, or at the one that is for the sizes of a call
+#: counted once: at the first launch of a node, or at the last of those that are for the sizes of a call
 WORK = ("flops", "bytes", "writes", "weights")
 
 
@@ -37,14 +37,17 @@ def launch_rows(code: DeviceCode, entry: int, images: Sequence[KernelImage]) -> 
     facts = {image.symbol: image.facts for image in images}
     nodes = kernel_rows(source.schedule, source.schedule.names)
     rows, seen = [], set[int]()
-    for launch, node in zip(source.launches, source.nodes, strict=True):
+    launches = list(zip(source.launches, source.nodes, strict=True))
+    last = {(node, launch.when): i for i, (launch, node) in enumerate(launches)}
+    for i, (launch, node) in enumerate(launches):
         row = dict(nodes[node])
         if node in seen and launch.when == ONE:
             row |= {key: "0" for key in WORK if key in row}
         seen.add(node)
         own = facts[launch.kernel.symbol]
         if launch.when != ONE:
-            row |= {key: f"({row[key]})*({launch.when})" for key in WORK if key in row}
+            counted = launch.when if last[node, launch.when] == i else ZERO
+            row |= {key: f"({row[key]})*({counted})" for key in WORK if key in row}
         row |= {"name": launch.kernel.symbol, "node": node, "grid": [str(extent) for extent in launch.grid]}
         rows.append(row | {key: own[key] for key in FACTS})
     return rows

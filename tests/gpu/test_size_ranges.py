@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 import torch
 from mycc.compiler.build.images import KernelImage
 from mycc.compiler.codegen.cuda.generate import launches_of
-from mycc.compiler.codegen.cuda.probe import Probe, gemm_probe, pair_probe, quantised_probe
+from mycc.compiler.codegen.cuda.probe import Probe, float8_probe, gemm_probe, pair_probe, quantised_probe
+from mycc.compiler.ir.dtypes import to_torch
 from mycc.compiler.ir.index import Size, of
 from mycc.compiler.ir.plans.gpu import ProductPlan, SizeRange
+from mycc.compiler.ir.structured import Gemm
 from mycc.compiler.machine.gpu import DEVICES, H200, Device
 from mycc.compiler.machine.gpu_programs import PRODUCTS
 from mycc.compiler.package.launches import FACTS, launch_rows
+from mycc.compiler.schedule.gpu.dequantised import dequantised
 from mycc.compiler.schedule.gpu.product_plans import product_tile
 from mycc.compiler.schedule.passes import Context
 from mycc.compiler.schedule.planning import plan_kernel
@@ -73,30 +77,69 @@ def test_a_size_lies_in_one_range() -> None:
         assert sorted(holding) == [0, 0, 1], rows
 
 
+def of_float8(probe: Probe) -> Probe:
+    """The same product, whose bytes are float8."""
+    assert isinstance(probe.node, Gemm)
+    assert probe.node.quantised is not None
+    bytes_ = replace(probe.buffers["b"], dtype="u8")
+    how = replace(probe.node.quantised, float8=True)
+    node = replace(probe.node, b=replace(probe.node.b, buffer=bytes_), quantised=how)
+
+    def reference(t: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        weights = t["b"].to(torch.uint8).view(torch.float8_e4m3fn).double()
+        return t["a"] @ (weights * t["scales"].t()).t()
+
+    return Probe(node, {**probe.buffers, "b": bytes_}, probe.shapes, reference)
+
+
+#: name -> the product, and its largest error; f16 products of quantised weights take these as floats from 24 rows on
+PRODUCTS_OF_ROWS: dict[str, tuple[Callable[[], Probe], float]] = {
+    "product": (lambda: gemm_probe(ROWS, 96, 320, "f32", bias=True, residual=True), 2e-6),
+    "pair": (lambda: pair_probe(ROWS, 96, 64, "f32"), 2e-6),
+    "bytes": (lambda: quantised_probe(ROWS, 96, 128, "f32", 8), 2e-6),
+    "bytes, f16": (lambda: quantised_probe(ROWS, 96, 128, "f16", 8), 1e-3),
+    "float8, f16": (lambda: of_float8(quantised_probe(ROWS, 96, 128, "f16", 8)), 1e-3),
+    "bytes by groups, f16": (lambda: quantised_probe(ROWS, 40, 128, "f16", 8, 64), 1e-3),
+    "4 bits, f16": (lambda: quantised_probe(ROWS, 48, 640, "f16", 4, 64, 64), 1e-3),
+    "4 bits, runs of 32, f16": (lambda: quantised_probe(ROWS, 40, 160, "f16", 4, 32, 32), 1e-3),
+}
+
+
 @pytest.mark.parametrize("rows", [1, 23, 24, 63, 64, 65, 130])
-@pytest.mark.parametrize("kind", ["product", "pair", "bytes"])
+@pytest.mark.parametrize("kind", PRODUCTS_OF_ROWS)
 def test_values(kind: str, rows: int, interpreter: TritonInterpreter) -> None:
-    """One launch has programs, and the result is torch's."""
-    probe = {
-        "product": lambda: gemm_probe(ROWS, 96, 320, "f32", bias=True, residual=True),
-        "pair": lambda: pair_probe(ROWS, 96, 64, "f32"),
-        "bytes": lambda: quantised_probe(ROWS, 96, 128, "f32", 8),
-    }[kind]()
+    """The launches of one range have programs, and the result is torch's."""
+    make, error = PRODUCTS_OF_ROWS[kind]
+    probe = make()
     launches = launches_of(probe.node, SMALL, "kernel")
     assert len(launches) > 1
     sizes = {"rows": rows}
-    assert sum(launch.grid[0].evaluate(sizes) > 0 for launch in launches) == 1
+    running = [launch for launch in launches if launch.grid[0].evaluate(sizes) > 0]
+    assert len({launch.when for launch in running}) == 1
+    assert len(running) == (2 if "f16" in kind and rows >= 24 else 1)
     draw = torch.Generator().manual_seed(rows)
     tensors = {}
     for name, shape in probe.shapes.items():
         values = torch.randn([s.evaluate(sizes) for s in shape], generator=draw)
-        dtype = {"f32": torch.float32, "f16": torch.float16, "i8": torch.int8}[probe.buffers[name].dtype]
-        tensors[name] = (values * 30).to(dtype) if dtype == torch.int8 else values.to(dtype)
+        dtype = to_torch(probe.buffers[name].dtype)
+        if dtype == torch.uint8:
+            whole = torch.randint(0, 256, values.shape, generator=draw)
+            whole[whole % 128 == 127] = 0  # NaN of float8
+            tensors[name] = whole.to(dtype)
+        else:
+            tensors[name] = (values * 30).to(dtype) if dtype == torch.int8 else values.to(dtype)
+    tensors["a"] /= 64
     tensors["y"] = torch.full_like(tensors["y"], torch.nan)
     after = interpreter.run(launches, {probe.buffers[n]: t.reshape(-1) for n, t in tensors.items()}, sizes)
     wanted = probe.reference({n: t.double() for n, t in tensors.items() if n != "y"})
     found = after[probe.buffers["y"]].reshape(wanted.shape).double()
-    assert (found - wanted).norm() <= 2e-6 * wanted.norm()
+    assert (found - wanted).norm() <= error * wanted.norm()
+
+
+def test_integers_stay_integers() -> None:
+    """Rows of bytes are multiplied by tensor cores as they are, and float32 rows have no tiles of halves."""
+    assert dequantised(float8_probe(ROWS, 64, 64).node) is None  # type: ignore[arg-type]
+    assert dequantised(quantised_probe(ROWS, 64, 64, "f32", 8).node) is None  # type: ignore[arg-type]
 
 
 def test_the_work_of_a_call_belongs_to_the_launch_that_runs() -> None:

@@ -225,7 +225,14 @@ def _teach_libdevice() -> None:
 
 
 #: element types of scratch memory, by their names in signatures
-_WORK = {"*fp32": torch.float32, "*fp64": torch.float64, "*i32": torch.int32, "*i64": torch.int64}
+_WORK = {
+    "*fp32": torch.float32,
+    "*fp64": torch.float64,
+    "*i32": torch.int32,
+    "*i64": torch.int64,
+    "*fp16": torch.float16,
+    "*bf16": torch.bfloat16,
+}
 
 
 def _work(steps: Sequence[Any]) -> torch.Tensor:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ...ir.buffers import Buffer
 from ...ir.plans.gpu import AttentionPlan, ProductPlan
 from ...ir.structured import Attention, Conv, Gemm
 from .attention import attention_launch
 from .conv import conv_launch
 from .gemm import gemm_launch
 from .gemm_planes import planes_launch
-from .kernel import Launch
+from .kernel import BufferArg, Launch, WorkArg
+from .maps import map_launch
 
 
 def product_launch(node: Gemm | Conv, name: str, plan: ProductPlan) -> Launch:
@@ -24,4 +28,23 @@ def matrix_launches(node: Gemm | Conv | Attention, name: str, plan: ProductPlan 
         assert isinstance(plan, AttentionPlan)
         return (attention_launch(name, node, plan),)
     assert isinstance(plan, ProductPlan)
-    return tuple(product_launch(node, name, own) for own in (plan, *plan.variants))
+    return tuple(launch for own in (plan, *plan.variants) for launch in _launches(node, name, own))
+
+
+def _launches(node: Gemm | Conv, name: str, plan: ProductPlan) -> tuple[Launch, ...]:
+    """The launch of a product, behind that of its weights where they become floats first."""
+    made = plan.dequantise
+    if made is None:
+        return (product_launch(node, name, plan),)
+    product = gemm_launch(name, made.product, plan)
+    weights = map_launch(made.node, f"{name}_weights", made.plan)
+    weights = replace(weights, grid=(weights.grid[0] * product.when, *weights.grid[1:]), when=product.when)
+    scratch = WorkArg(made.bytes * product.when)
+    return tuple(_with_scratch(launch, made.weights, scratch) for launch in (weights, product))
+
+
+def _with_scratch(launch: Launch, buffer: Buffer, scratch: WorkArg) -> Launch:
+    """The launch with scratch memory in the place of a buffer."""
+    return replace(
+        launch, args=tuple(scratch if isinstance(a, BufferArg) and a.buffer is buffer else a for a in launch.args)
+    )

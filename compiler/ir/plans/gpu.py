@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..buffers import Buffer
+from ..dtypes import DTYPES
 from ..expr import Expr, Load
 from ..index import ONE, Index, Var, minimum
 from ..nodes import Map, Reduce
+from ..structured import Gemm
 from .tiles import AttentionTile, GemmTile
 
 
@@ -212,6 +214,25 @@ class SizeRange:
 
 
 @dataclass(frozen=True)
+class Dequantise:
+    """Weights that become floats in scratch memory before a product reads them: the map that writes `weights` with its
+    plan, and the product."""
+
+    node: Map
+    plan: MapPlan
+    product: Gemm
+    weights: Buffer
+
+    @property
+    def bytes(self) -> Index:
+        """Of the scratch memory."""
+        return self.weights.size * DTYPES[self.weights.dtype].size
+
+    def __str__(self) -> str:
+        return f"to {self.weights.dtype}"
+
+
+@dataclass(frozen=True)
 class ProductPlan(GpuPlan):
     """The plan of a matrix product or a convolution. Its forms:
 
@@ -230,7 +251,7 @@ class ProductPlan(GpuPlan):
     promoted: how many float8 products tensor cores add at their lower precision before the sum is added in float32; 0:
     there are no such products. ahead: how many steps of the form `vector` have loads in flight; 0: one step. variants:
     the plans of dynamic numbers of rows that another tile serves better, each with its range. range: of this plan;
-    None: it is for all sizes.
+    None: it is for all sizes. dequantise: a kernel makes floats of the weights first, and the product is another node.
     """
 
     ahead: int = 0
@@ -241,6 +262,7 @@ class ProductPlan(GpuPlan):
     prefetch: bool = False
     precision: str = ""
     range: SizeRange | None = None
+    dequantise: Dequantise | None = None
     variants: tuple[ProductPlan, ...] = ()
 
     @property

@@ -10,6 +10,7 @@ from ...ir.index import ZERO, product
 from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
 from ...ir.plans.gpu import (
     AttentionPlan,
+    Dequantise,
     GpuPlan,
     MapPlan,
     ProductPlan,
@@ -28,6 +29,7 @@ from ..passes import Context
 from ..planning_pass import PlanningPass, run_planning
 from .arithmetic import may_fuse
 from .axes import as_product
+from .dequantised import dequantised
 from .lane_plans import (
     scan_block,
     scan_combination,
@@ -118,12 +120,24 @@ def _variants(kernel: Kernel, context: Context) -> tuple[ProductPlan, ...]:
     assert isinstance(kernel.node, Gemm | Conv)
     assert isinstance(kernel.plan, ProductPlan)
     found = []
+    made = _planned(dequantised(kernel.node), context) if isinstance(kernel.node, Gemm) else None
+    node = kernel.node if made is None else made.product
     for own, tile in product_variants(kernel.node, kernel.plan, context.gpu):
         chosen = {"tile": tile, "range": own, "variants": ()}
-        plan = run_planning(GPU_PLANNING, Kernel(kernel.node, ProductPlan()), context, chosen).plan
+        plan = run_planning(GPU_PLANNING, Kernel(node, ProductPlan()), context, chosen).plan
         assert isinstance(plan, ProductPlan)
-        found.append(plan)
+        found.append(replace(plan, dequantise=made))
     return tuple(found)
+
+
+def _planned(made: Dequantise | None, context: Context) -> Dequantise | None:
+    """The weights that become floats, with the plan of the map that makes them."""
+    if made is None:
+        return None
+    kernel = run_planning(GPU_PLANNING, Kernel(made.node, MapPlan()), context)
+    assert isinstance(kernel.node, Map)
+    assert isinstance(kernel.plan, MapPlan)
+    return replace(made, node=kernel.node, plan=kernel.plan)
 
 
 def _below_variants(plan: ProductPlan) -> SizeRange | None:

@@ -14,6 +14,7 @@ from ..cost.estimates import number
 from ..matrix.seen_keys import only_hides, seen_keys
 from .axes import as_product
 from .blocks import blocks, power_of_two
+from .dequantised import dequantised
 from .quantised_tiles import quantised_tile
 from .tiles import Shape, attention_tile, conv_tile, gemm_shape, gemm_tile
 
@@ -52,15 +53,21 @@ def product_ranges(node: Gemm | Conv, device: Device) -> tuple[tuple[SizeRange, 
 
 def product_variants(node: Gemm | Conv, plan: ProductPlan, device: Device) -> tuple[tuple[SizeRange, GemmTile], ...]:
     """The ranges of rows for which another tile than the plan's is chosen, with these tiles, up to the most rows;
-    neighbours of one tile are one range."""
+    neighbours of one tile are one range. Tiles are those of dequantised weights where there are such."""
     found: list[tuple[SizeRange, GemmTile]] = []
+    made = dequantised(node) if isinstance(node, Gemm) else None
     for own, shape in product_ranges(node, device):
-        tile = product_tile(node, device, shape)
+        # the scratch memory that programs of one tile would share holds the weights
+        tile = product_tile(node, device, shape) if made is None else _whole(gemm_tile(made.product, device, shape))
         if found and found[-1][1] == tile:
             found[-1] = replace(found[-1][0], below=own.below), tile
-        elif found or tile != plan.cut:
+        elif found or made is not None or tile != plan.cut:
             found.append((own, tile))
     return tuple(found)
+
+
+def _whole(tile: GemmTile) -> GemmTile:
+    return replace(tile, split=1)
 
 
 def product_form(node: Gemm | Conv, plan: ProductPlan) -> str:
