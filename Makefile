@@ -54,8 +54,11 @@ serve: $(VENV)/.installed-dev
 	$(BIN)/mycc compile $(MODEL) --out build/served.pkg
 	MYCC_PACKAGE=build/served.pkg $(BIN)/python examples/service/app.py --port $(PORT)
 
-test: $(VENV)/.installed-dev lint types
-	$(PYTEST) -m "not slow and not gpu"
+# mypy takes a minute of one core, and runs beside the tests.
+test: $(VENV)/.installed-dev lint
+	@mkdir -p build; $(MAKE) --no-print-directory types > build/types.log 2>&1 & types=$$!; \
+	$(PYTEST) -m "not slow and not gpu"; tests=$$?; \
+	wait $$types; types=$$?; cat build/types.log; exit $$((tests ? tests : types))
 
 test-all: $(VENV)/.installed-all lint types
 	$(PYTEST)

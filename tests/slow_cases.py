@@ -28,6 +28,7 @@ DURATIONS = Path(__file__).resolve().parents[1] / "build" / "tests" / "durations
 #: Tests that stay whole: each case guards an operator or a pass of its own, or all are compiled together, so that
 #: without the first one the next takes its time, or the project promises them in `make test`.
 WHOLE = (
+    "tests/backend/test_training.py::test_gradient_of_a_pool_over_padding",
     "tests/codegen/test_kernels.py::test_kernel",
     "tests/gpu/test_library_kernels.py::test_library_operators",
     "tests/gpu/test_plans.py::test_a_changed_plan_changes_the_code_and_not_the_values",
@@ -38,6 +39,7 @@ WHOLE = (
     "tests/graph/test_decompose.py::test_sequence",
     "tests/graph/test_passes.py::test_pass",
     "tests/ir/test_evaluate.py::test_operators",
+    "tests/kernels/test_quantised.py::test_products_by_tiles_are_exact_where_cpp_stands_for_their_instructions",
     "tests/ops/test_library_operators.py::test_library_operators",
     "tests/ops/test_linalg.py::test_linear_algebra",
     "tests/ops/test_op_table.py::test_cpp_matches_reference",
