@@ -38,7 +38,7 @@ REASONS: dict[str, dict[str, str]] = {
         "kLineVectors": TYPES, "kFloat8": FORMATS, "raised": FORMATS, "kLeft": FORMATS, "Left == 8": FORMATS,
         "i == 7": FORMATS, "I == 7": FORMATS,
     },
-    "gemm/quantised.h": {"run >= 8": SPELLED, "run < 8": SPELLED},
+    "gemm/quantised.h": {"run >= 8": SPELLED, "p.run < 8": SPELLED},
     "gemm/tiles.h": {"i < 6": FORMATS, "i < 8": FORMATS},
     "linalg/core.h": {"sweep < 60": EXACT, "sweep < 80": EXACT},
     "linalg/fft.h": {
