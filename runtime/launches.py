@@ -9,7 +9,7 @@ from typing import Any
 
 from .formula import evaluate
 
-__all__ = ["LaunchFacts", "launch_facts", "typical_sizes"]
+__all__ = ["LaunchFacts", "launch_facts", "programs", "typical_sizes"]
 
 #: what a kernel takes that does nothing, and the share of the limits that a good kernel reaches
 LAUNCH_US = 1.2
@@ -50,20 +50,26 @@ def typical_sizes(entry: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[st
     return found
 
 
+def programs(row: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
+    """Thread blocks of a launch (a row of the manifest) at sizes by symbol name; 0: it is not launched."""
+    return math.prod(evaluate(extent, sizes) for extent in row["grid"])
+
+
 def launch_facts(entry: Mapping[str, Any], target: Mapping[str, Any], sizes: Mapping[str, int]) -> list[LaunchFacts]:
-    """The launches of an entry point (rows of the manifest) on a target at sizes by symbol name."""
+    """The launches of an entry point (rows of the manifest) on a target at sizes by symbol name, but for those that
+    have no programs at these sizes."""
     roof = target["roof"]
     found = []
     for row in entry["launches"][target["target"]]:
-        programs = 1
-        for extent in row["grid"]:
-            programs *= evaluate(extent, sizes)
+        count = programs(row, sizes)
+        if count == 0:
+            continue
         compute = evaluate(row.get("flops", 0), sizes) / (roof["tflops"] or math.inf) / 1e6
         memory = evaluate(row.get("bytes", 0), sizes) / (roof["tbytes"] or math.inf) / 1e6
         floor = max(compute if row["kind"] in ("gemm", "conv", "attention") else 0.0, memory)
         found.append(
             LaunchFacts(
-                row["name"], programs, row["threads"] // 32, row["registers"], row["spills"], row["shared"],
+                row["name"], count, row["threads"] // 32, row["registers"], row["spills"], row["shared"],
                 max((_bits(kind) for kind in row["accesses"]), default=0), floor, floor / REACHED + LAUNCH_US,
                 tuple(row["ops"]), tuple(row["sources"]), _form(row),
             )

@@ -14,6 +14,7 @@ from .devices import DeviceRoof, measure_device_roof
 from .errors import InputError
 from .execute import generated_inputs
 from .formula import evaluate
+from .launches import programs
 from .loader import EntryPoint, Model, load
 from .roof import Roof, measure_roof
 
@@ -96,7 +97,9 @@ def bench_package(
         result["variant"] = function.name
         rows = _manifest_rows(model, function)
         roof = _roof(model)
-        nanoseconds = kernel_medians(function, tensors, runs, restore)
+        medians = kernel_medians(function, tensors, runs, restore)
+        launched = [i for i, row in enumerate(rows) if "grid" not in row or programs(row, values)]
+        rows, nanoseconds = [rows[i] for i in launched], [medians[i] for i in launched]
         weights = model.manifest["weights"]["size"]
         flops = products(rows, values)
         result["roof"] = roof.as_dict() if roof else None
