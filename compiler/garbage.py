@@ -1,4 +1,4 @@
-"""How often Python looks for garbage while a compile runs.
+"""How often Python looks for garbage while a compile runs, and memory that goes back to the system.
 
 A compile makes millions of small objects that live until its end. By its default Python goes through the young ones
 after each 700 and through all of them again and again: a fifth of the processor time of a large training step.
@@ -6,12 +6,14 @@ after each 700 and through all of them again and again: a fifth of the processor
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-__all__ = ["rare_collections"]
+__all__ = ["give_back", "rare_collections"]
 
 _YOUNG = 100_000  #: new objects after which the youngest are looked through
 _lock = Lock()
@@ -36,3 +38,11 @@ def rare_collections() -> Iterator[None]:
             _running -= 1
             if not _running:
                 gc.set_threshold(*_before)
+
+
+def give_back() -> None:
+    """Frees what large tensors leave behind: those that only cycles of objects hold, and pages that the C library keeps
+    of those that are gone."""
+    gc.collect()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)

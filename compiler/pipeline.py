@@ -21,8 +21,9 @@ from .capture.state import share_state, state_of, training_notes
 from .codegen.cuda.generate import generate_device
 from .codegen.generate import Generated, generate
 from .codegen.host.program import Sources
-from .garbage import rare_collections
+from .garbage import give_back, rare_collections
 from .graph.passes import run_graph_passes
+from .graph.recognize.quantised_once import weights_made_once
 from .graph.widened import widened_weights
 from .lower import lower, shared_layouts
 from .lower.core.builder import WinogradChoice
@@ -100,7 +101,10 @@ def run_captured(
     captured, reports = _quantized(captured, options, observers)
     with running_stage(observers, "graph") as stage:
         kept, skip = kept_for(options.families), options.graph.skipped_passes
-        graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip) for graph in captured]
+        with weights_made_once():
+            graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip) for graph in captured]
+        if options.quantize is not None:
+            give_back()
         stage.summary = summarise(graphs)
     widened = list(dict.fromkeys(text for graph in graphs for text in widened_weights(graph, options.families)))
     warn_all(observers, widened, options.strict)
@@ -124,6 +128,7 @@ def _quantized(
         graphs, reports = quantize(captured, options.quantize)
         stage.value = "\n".join(line for report in reports for line in report.lines())
         stage.summary = summarise_quantization(reports)
+        give_back()
     return graphs, reports
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
-from mycc.compiler.garbage import rare_collections
+from mycc.compiler.garbage import give_back, rare_collections
 
 
 def test_thresholds_come_back() -> None:
@@ -36,3 +37,20 @@ def test_what_the_user_has_switched_off_stays_off() -> None:
         assert gc.get_threshold()[0] == 0
     finally:
         gc.set_threshold(*before)
+
+
+def test_what_only_cycles_hold_is_freed() -> None:
+    class Held:
+        pass
+
+    one, other = Held(), Held()
+    one.other, other.other = other, one  # type: ignore[attr-defined]
+    gone = weakref.ref(one)
+    gc.disable()
+    try:
+        del one, other
+        assert gone() is not None
+        give_back()
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from ..model.graph import ModelGraph
 from ..verify.interpreter import call_torch, run_graph
 from .rewrite import Quantized, dynamic_linear, operands, rounded
 
-__all__ = ["added_noise", "constant", "decibels", "end_error", "outputs"]
+__all__ = ["added_noise", "constant", "decibels", "end_error", "measured_together", "outputs"]
 
 
 def outputs(graph: ModelGraph, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -38,14 +39,71 @@ def added_noise(
         result = call_torch(node, args, kwargs)
         row = by_reader.get(node)
         if row is not None:
-            other = _with_integers(node, args, kwargs, row)
-            signal, noise = sums.get(row.layer.target, (0.0, 0.0))
-            exact = result.double()
-            sums[row.layer.target] = signal + _square(exact), noise + _square(exact - other.double())
+            _add_noise(sums, row, result, _with_integers(node, args, kwargs, row))
         return result
 
     results = [run_graph(graph.module.graph, x, lambda name: constant(graph, name), call) for x in samples]
     return sums, results
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A value of the model with floats, and with integers."""
+
+    exact: Any
+    found: Any
+
+
+def measured_together(
+    graph: ModelGraph, layers: Sequence[Quantized], samples: Sequence[Sequence[Tensor]]
+) -> tuple[dict[str, tuple[float, float]], list[list[Tensor]], list[list[Tensor]]] | None:
+    """added_noise(), and the results of the model with integers, in one walk: each weight becomes floats once. None
+    where the two have to run one after the other: branches, activations as integers."""
+    plain = all(not r.dynamic and r.range is None and r.layer.weight.dtype != torch.float64 for r in layers)
+    if graph.regions or not plain:
+        return None
+    by_reader = {node: row for row in layers for node, _ in row.layer.readers}
+    sums: dict[str, tuple[float, float]] = {}
+
+    def call(node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        exact, found = (_side(args, kwargs, place) for place in ("exact", "found"))
+        draws = torch.random.get_rng_state() if _is_random(node) else None
+        result, row = call_torch(node, *exact), by_reader.get(node)
+        if row is None:
+            if not _differ(args, kwargs):
+                return result
+            if draws is not None:  # both models draw the same numbers
+                torch.random.set_rng_state(draws)
+            return _Pair(result, call_torch(node, *found))
+        weight = row.floats()
+        own = _with_weight(node, *exact, row, weight)
+        _add_noise(sums, row, result, own)
+        return _Pair(result, _with_weight(node, *found, row, weight) if _differ(args, kwargs) else own)
+
+    ends = [run_graph(graph.module.graph, x, lambda name: constant(graph, name), call) for x in samples]
+    exact, found = ([_side((end,), {}, place)[0][0] for end in ends] for place in ("exact", "found"))
+    return sums, exact, found
+
+
+def _is_random(node: Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def _side(args: tuple[Any, ...], kwargs: dict[str, Any], place: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of one of the two models."""
+
+    def own(value: Any) -> Any:
+        if isinstance(value, _Pair):
+            return getattr(value, place)
+        return type(value)(map(own, value)) if isinstance(value, (tuple, list)) else value
+
+    return tuple(map(own, args)), {key: own(value) for key, value in kwargs.items()}
+
+
+def _differ(*values: Any) -> bool:
+    """Whether something in it is a pair."""
+    parts = (v.values() if isinstance(v, dict) else v for v in values if isinstance(v, (tuple, list, dict)))
+    return any(isinstance(v, _Pair) for v in values) or any(_differ(*part) for part in parts)
 
 
 def constant(graph: ModelGraph, name: str) -> Any:
@@ -58,20 +116,30 @@ def constant(graph: ModelGraph, name: str) -> Any:
 def _with_integers(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], row: Quantized) -> Tensor:
     """The operator with its weight, and its activations where they are, quantised."""
     values = {a: value for a, value in zip(node.args, args, strict=True) if isinstance(a, torch.fx.Node)}
-    place = next(p for n, p in row.layer.readers if n is node)
     if row.dynamic and not is_op(node, "embedding"):
         x, bias = operands(node)
         own = row.integers
         return dynamic_linear(
             values[x], own.values, own.scales.float().reshape(-1), None if bias is None else values[bias]
         )
+    return _with_weight(node, args, kwargs, row, row.floats())
+
+
+def _with_weight(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], row: Quantized, weight: Tensor) -> Tensor:
+    """The operator with another weight, and its activations rounded where they are quantised."""
+    place = next(p for n, p in row.layer.readers if n is node)
     given = list(args)
-    weight = row.floats()
     given[place] = weight if args[place].shape == weight.shape else weight.t()
     if row.range is not None and not is_op(node, "embedding"):
         given[place - 1] = rounded(given[place - 1], row.range)
     result: Tensor = node.target(*given, **kwargs)
     return result
+
+
+def _add_noise(sums: dict[str, tuple[float, float]], row: Quantized, result: Tensor, other: Tensor) -> None:
+    signal, noise = sums.get(row.layer.target, (0.0, 0.0))
+    exact = result.double()
+    sums[row.layer.target] = signal + _square(exact), noise + _square(exact - other.double())
 
 
 def _square(x: Tensor) -> float:

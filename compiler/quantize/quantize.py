@@ -19,7 +19,7 @@ from ..model.graph import ModelGraph
 from ..number_formats import NumberFormat, Quantization
 from ..verify.interpreter import call_torch, run_graph
 from .layers import Layer, Left, find_layers
-from .measure import added_noise, constant, decibels, end_error, outputs
+from .measure import added_noise, constant, decibels, end_error, measured_together, outputs
 from .report import LayerRow, QuantizationReport
 from .rewrite import Quantized, Range, quantized_graph
 from .samples import calibration_samples
@@ -152,15 +152,23 @@ def _entry(
         return result, report
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        noise, exact = added_noise(graph, rows, samples)
-        torch.manual_seed(0)
-        found = [outputs(result, x) for x in samples]
+        noise, exact, found = measured_together(graph, rows, samples) or _measured_apart(graph, result, rows, samples)
     error = end_error(exact, found)
     decibel = {name: decibels(*pair) for name, pair in noise.items()}
     layers = tuple(replace(_row(r, wanted.format), snr=decibel.get(r.layer.target)) for r in rows)
     report = replace(report, layers=layers, error=error, measured=measured)
     _check_error(report, wanted)
     return result, report
+
+
+def _measured_apart(
+    graph: ModelGraph, result: ModelGraph, rows: Sequence[Quantized], samples: Sequence[Sequence[Tensor]]
+) -> tuple[dict[str, tuple[float, float]], list[list[Tensor]], list[list[Tensor]]]:
+    """Of measured_together(), from two runs that draw the same random numbers."""
+    torch.manual_seed(0)
+    noise, exact = added_noise(graph, rows, samples)
+    torch.manual_seed(0)
+    return noise, exact, [outputs(result, x) for x in samples]
 
 
 def _samples(graph: ModelGraph, wanted: Quantization) -> tuple[list[list[Tensor]], str]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..model.pieces import on_pieces
 from ..number_formats import NumberFormat
 
 #: float16 holds scales between these with all its bits
 _LEAST, _MOST = 2.0**-14, 65504.0
 #: the largest float8_e4m3fn
 FLOAT8_MOST = 448.0
-#: weights that are worked on at once: they stay in the caches
-_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -49,19 +46,7 @@ def to_integers(matrix: Tensor, form: NumberFormat) -> IntegerWeight:
         return _float8(matrix.float())
     if form.bits == 8:
         return _rows(matrix.float())
-    with _one_thread():
-        return _groups(matrix.float(), form.group)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Pieces that stay in a cache are too small for torch's threads, which would wait for one another."""
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(count)
+    return _groups(matrix.float(), form.group)
 
 
 def _rows(w: Tensor) -> IntegerWeight:
@@ -81,18 +66,18 @@ def _float8(w: Tensor) -> IntegerWeight:
 def _groups(w: Tensor, group: int) -> IntegerWeight:
     values = torch.empty(w.shape, dtype=torch.int8)
     scales = torch.empty(w.shape[0], w.shape[1] // group)
-    rows = max(1, _CHUNK // w.shape[1])
-    for first in range(0, w.shape[0], rows):
-        own = slice(first, first + rows)
-        parts = w[own].reshape(-1, group)
-        found = _fitted(parts)
-        scales[own] = found.reshape(-1, scales.shape[1])
-    if bool(((scales.abs() >= _LEAST) & (scales.abs() <= _MOST)).all()):
-        scales = scales.half()
-    for first in range(0, w.shape[0], rows):
-        own = slice(first, first + rows)
+
+    def fit(own: slice) -> None:
+        scales[own] = _fitted(w[own].reshape(-1, group)).reshape(-1, scales.shape[1])
+
+    def place(own: slice) -> None:
         nearest = _nearest(w[own].reshape(-1, group), scales[own].float().reshape(-1, 1))
         values[own] = nearest.reshape(-1, w.shape[1])
+
+    on_pieces(w, fit)
+    if bool(((scales.abs() >= _LEAST) & (scales.abs() <= _MOST)).all()):
+        scales = scales.half()
+    on_pieces(w, place)
     return IntegerWeight(values, scales, 4, group)
 
 

@@ -65,12 +65,13 @@ def collect_weights(
     found: dict[object, tuple[Constant, list[Buffer]]] = {}
     known: dict[Constant, list[Origin | None]] = {}
     seen: set[object] = set()
+    digests: dict[object, str] = {}
     for entry, lowered in (*enumerate(device_programs), *enumerate(programs)):
         read = {b for node in lowered.program.nodes for b in node.reads()}
         for constant, buffer in lowered.constants.items():
             if buffer not in read:
                 continue
-            first, buffers = found.setdefault(_identity(constant, many), (constant, []))
+            first, buffers = found.setdefault(_identity(constant, digests if many else None), (constant, []))
             buffers.append(buffer)
             known.setdefault(first, []).append(origins.of(entry, constant))
             memory = constant.tensor.untyped_storage().data_ptr(), constant.tensor.shape
@@ -111,12 +112,15 @@ def _tensor(constant: Constant, names: set[str]) -> WeightTensor:
     return WeightTensor(name, row.safetensors, (constant.elements,), Packed(constant))
 
 
-def _identity(constant: Constant, many: bool) -> object:
-    """What makes two constants the same: their memory, or with several entry points their contents."""
+def _identity(constant: Constant, digests: dict[object, str] | None) -> object:
+    """What makes two constants the same: their memory, or with several entry points their contents, whose digests are
+    kept by memory."""
     tensor = constant.tensor
-    if not many:
-        return memory_key(tensor), constant.layout, constant.target
-    raw = tensor.detach().contiguous()
-    data = raw.reshape(-1).view(torch.uint8).numpy() if raw.numel() else b""
-    digest = hashlib.sha256(data).hexdigest()  # type: ignore[arg-type]
-    return (digest, tuple(tensor.shape), str(tensor.dtype), constant.layout)
+    memory = memory_key(tensor)
+    if digests is None:
+        return memory, constant.layout, constant.target
+    if memory not in digests:
+        raw = tensor.detach().contiguous()
+        data = raw.reshape(-1).view(torch.uint8).numpy() if raw.numel() else b""
+        digests[memory] = hashlib.sha256(data).hexdigest()  # type: ignore[arg-type]
+    return (digests[memory], tuple(tensor.shape), str(tensor.dtype), constant.layout)

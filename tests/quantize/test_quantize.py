@@ -11,14 +11,19 @@ import torch
 from mycc.compiler.capture import capture
 from mycc.compiler.capture.export import CaptureRequest
 from mycc.compiler.check import check
+from mycc.compiler.graph.recognize.quantised_once import made_once, weights_made_once
+from mycc.compiler.graph.recognize.quantised_weights import _are_scales
 from mycc.compiler.ir.dtypes import DTYPES
 from mycc.compiler.lower import lower
 from mycc.compiler.model.graph import ModelGraph
+from mycc.compiler.model.operators.quantised import packed
 from mycc.compiler.number_formats import FORMATS, parse_quantization
 from mycc.compiler.options import CompileOptions
 from mycc.compiler.quantize.layers import find_layers
-from mycc.compiler.quantize.quantize import quantize
+from mycc.compiler.quantize.measure import added_noise, measured_together, outputs
+from mycc.compiler.quantize.quantize import plan, quantize
 from mycc.compiler.quantize.report import QuantizationReport
+from mycc.compiler.quantize.rewrite import Quantized, quantized_graph
 from mycc.compiler.quantize.sums import sum_operands
 from mycc.compiler.quantize.weights import to_integers
 from mycc.compiler.schedule import schedule
@@ -80,6 +85,75 @@ def test_integers_are_near_the_floats(bits: str, least: float) -> None:
     assert torch.equal(again[0], torch.zeros(64, dtype=torch.float64))
     noise, signal = (again - w).double()[4:].square().sum(), w[4:].double().square().sum()
     assert 10 * float(torch.log10(signal / noise)) > least
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("shape", [(300, 64), (5, 4, 16), (1, 64), (2, 1 << 15)])
+def test_weights_become_floats_in_pieces(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    values = torch.randint(-8, 8, shape, dtype=torch.int8)
+    rows, columns = shape[0], values[0].numel()
+    scales, zeros = torch.rand(rows, columns // 32).half() + 1, torch.randint(-3, 3, (rows, columns // 32))
+    found = torch.ops.mycc.dequantize(values, scales, zeros, 4, 32, dtype)
+    exact = (values.double().reshape(rows, -1, 32) - zeros.unsqueeze(-1)) * scales.double().unsqueeze(-1)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, exact.reshape(shape).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("wrong", [None, 0.0, -0.0, float("nan"), float("inf"), -float("inf")])
+def test_scales_that_stand_for_nothing_are_seen(dtype: torch.dtype, wrong: float | None) -> None:
+    tiny = float(torch.finfo(dtype).smallest_normal)
+    scales = torch.tensor([[1.0, -2.0], [tiny, -float(torch.finfo(dtype).max)]], dtype=dtype)
+    if wrong is not None:
+        scales[1, 0] = wrong
+    assert _are_scales(scales) == (wrong is None)
+    assert _are_scales(scales.t()) == (wrong is None)
+
+
+class Dropping(nn.Module):
+    """Numbers at random between layers, and in front of the first one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 64), nn.Linear(64, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.dropout(x, 0.5, True)
+        return self.last(torch.dropout(self.first(x), 0.5, True))
+
+
+@pytest.mark.parametrize("model", [Words, Dropping])
+def test_both_models_are_measured_in_one_walk_as_one_after_the_other(model: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    example = IDS if model is Words else torch.randn(12, 64)
+    graph = capture(model().eval(), (example,))
+    wanted = parse_quantization("int4:group=32")
+    assert wanted is not None
+    form = wanted.format
+    rows = [Quantized(x, to_integers(x.matrix, form)) for x in plan(graph, wanted).layers]
+    samples = [list(graph.examples)]
+    torch.manual_seed(1)
+    together = measured_together(graph, rows, samples)
+    assert together is not None
+    noise, exact, found = together
+    torch.manual_seed(1)
+    noise_apart, exact_apart = added_noise(graph, rows, samples)
+    assert noise == noise_apart
+    torch.manual_seed(1)
+    found_apart = [outputs(quantized_graph(graph, rows), samples[0])]
+    for a, b in ((exact, exact_apart), (found, found_apart)):
+        assert all(torch.equal(x, y) for x, y in zip(a[0], b[0], strict=True))
+
+
+def test_entry_points_share_what_is_made_of_their_weights() -> None:
+    values = torch.randint(-8, 8, (4, 8), dtype=torch.int8)
+    with weights_made_once():
+        first = made_once("halves", (values,), lambda: packed(values))
+        assert made_once("halves", (values.view_as(values),), lambda: packed(values)) is first
+        assert made_once("scales", (values,), lambda: packed(values)) is not first
+        other = values.clone()
+        assert made_once("halves", (other,), lambda: packed(other)) is not first
+    assert made_once("halves", (values,), lambda: packed(values)) is not first
 
 
 def test_int4_scales_are_float16_unless_they_do_not_fit() -> None:

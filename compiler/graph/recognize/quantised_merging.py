@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from .merge_linears import merged_name
+from .quantised_once import made_once
 from .quantised_weights import QuantisedWeight
 
 
@@ -30,11 +31,13 @@ def merged(weights: Sequence[QuantisedWeight]) -> QuantisedWeight:
     """The rows of all weights, one after another. Needs mergeable()."""
     first = weights[0]
     name = merged_name([weight.name for weight in weights])
+    parts = tuple(part for weight in weights for part in (weight.parts or (weight.values,)))
     values = torch.cat([weight.values for weight in weights])
     if first.scales is None:
-        return replace(first, name=name, values=values, source=None)
-    scales = torch.cat([weight.scales for weight in weights if weight.scales is not None])
-    return QuantisedWeight(name, values, None, scales, _zeros(weights), first.bits)
+        return replace(first, name=name, values=values, source=None, parts=parts)
+    known = [weight.scales for weight in weights if weight.scales is not None]
+    scales = made_once("merged scales", known, lambda: torch.cat(known))
+    return QuantisedWeight(name, values, None, scales, _zeros(weights), first.bits, parts)
 
 
 def _zeros(weights: Sequence[QuantisedWeight]) -> torch.Tensor | None:

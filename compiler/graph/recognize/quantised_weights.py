@@ -13,10 +13,19 @@ from ...model.source_lines import module_of, place_of
 from ..fold.constants import constant_value
 from ..node import Node
 from ..work import Work
+from .quantised_once import made_once
 from .quantised_readings import Reading, constant_integers, reading, untransposed, widened_integers
 
 #: longer sums of products of two numbers of 8 bits, one of them less its zero point, may not fit into 32 bits
 LONGEST = (2**31 - 1) // (255 * 128)
+
+
+#: types of scales -> the integers of as many bits, and the bits of infinity, which those of NaN are above
+_BITS = {
+    torch.float16: (torch.int16, 0x7C00),
+    torch.bfloat16: (torch.int16, 0x7F80),
+    torch.float32: (torch.int32, 0x7F800000),
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class QuantisedWeight:
         source: the constant's node where the values are what it holds.
         scales, zeros: [N, groups of K]; zeros None: all 0. scales None: they are not in the weight.
         bits: 8, or 4 when no value is outside of -8 .. 7 by the model's own word.
+        parts: the tensors whose rows the values are, one after another.
     """
 
     name: str
@@ -37,6 +47,7 @@ class QuantisedWeight:
     scales: torch.Tensor | None
     zeros: torch.Tensor | None
     bits: int
+    parts: tuple[torch.Tensor, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -67,7 +78,8 @@ class QuantisedWeight:
 
     def halves(self, work: Work, like: Node) -> Node:
         """A constant of values of 4 bits, two in a byte; the same one for all who read them."""
-        return work.shared_constant(f"{self.name}_halves", packed(self.values), like=like)
+        halves = made_once("halves", self.parts or (self.values,), lambda: packed(self.values))
+        return work.shared_constant(f"{self.name}_halves", halves, like=like)
 
     def scale_node(self, work: Work, like: Node) -> Node:
         """A constant of the scales, likewise."""
@@ -110,13 +122,14 @@ def _of_reading(work: Work, read: Reading, node: Node) -> QuantisedWeight | None
     scales, zeros = (_by_groups(work, part, read.block, values) for part in (read.scale, read.zero))
     if scales is None or values.numel() == 0 or (zeros is None and read.zero is not None):
         return None
-    if not _are_scales(scales):
+    if not made_once("scales", (scales,), lambda: _are_scales(scales)):
         if read.written:
             return None
         _refuse(scales, read.values, node)
     if values.is_floating_point():
         return QuantisedWeight(str(read.values.target), values, read.values, scales, zeros, 8)
-    moved = _around_zero(values, scales, zeros, read)
+    numbers = [t for t in (values, scales, zeros) if t is not None]
+    moved = made_once(("zero", read.low, read.high), numbers, lambda: _around_zero(values, scales, zeros, read))
     if moved is None:
         return None
     own, zeros, bits = moved
@@ -145,7 +158,8 @@ def _by_groups(
         own = torch.tensor([part])
     if own.numel() != counts[0] * counts[1]:
         return None
-    return own.reshape(counts[:2]).repeat_interleave(rows // counts[0], 0)
+    own = own.reshape(counts[:2])
+    return own if rows == counts[0] else own.repeat_interleave(rows // counts[0], 0)
 
 
 def _around_zero(
@@ -168,7 +182,12 @@ def _around_zero(
 
 
 def _are_scales(scales: torch.Tensor) -> bool:
-    return bool((torch.isfinite(scales) & (scales != 0)).all())
+    bits = _BITS.get(scales.dtype)
+    if bits is None or not scales.is_contiguous() or not scales.numel():
+        return bool((torch.isfinite(scales) & (scales != 0)).all())
+    integer, infinite = bits
+    least, most = (scales.detach().view(integer) & torch.iinfo(integer).max).aminmax()
+    return int(least) > 0 and int(most) < infinite
 
 
 def _refuse(scales: torch.Tensor, values: Node, node: Node) -> NoReturn:

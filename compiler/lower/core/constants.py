@@ -98,15 +98,14 @@ class LinePanels:
         """The tensor as it is stored: one dimension of `elements(tensor.shape)` elements."""
         import torch
 
-        from ...model.operators.quantised import unpacked
+        from ...model.operators.quantised import raised_halves
 
         matrix = tensor.movedim(1, -1).flatten(1) if self.taps else tensor.t() if self.transposed else tensor
-        values = unpacked(matrix, self.bits, self.columns).contiguous()
-        raised = values.view(torch.uint8) ^ 128 if self.bits == 8 else (values + 8).view(torch.uint8)
-        n, run, size = values.shape[0], self.group or self.columns, line_values(self.bits)
-        runs = torch.nn.functional.pad(raised.unflatten(1, (-1, run)), (0, -run % size), value=2 ** (self.bits - 1))
-        lines = torch.nn.functional.pad(runs.flatten(1), (0, 0, 0, -n % PANEL), value=2 ** (self.bits - 1))
-        parts = lines.unflatten(1, (-1, size // 4, 4)).unflatten(0, (-1, PANEL))  # [panel, 16, line, halves, 4]
+        raised = raised_halves(matrix, self.columns) if self.bits == 4 else matrix.contiguous().view(torch.uint8) ^ 128
+        n, run, size = raised.shape[0], self.group or self.columns, line_values(self.bits)
+        raised = _padded(raised.unflatten(1, (-1, run)), (0, -run % size), 2 ** (self.bits - 1)).flatten(1)
+        raised = _padded(raised, (0, 0, 0, -n % PANEL), 2 ** (self.bits - 1))
+        parts = raised.unflatten(1, (-1, size // 4, 4)).unflatten(0, (-1, PANEL))  # [panel, 16, line, halves, 4]
         found = parts[..., 0, :] if self.bits == 8 else parts[..., 0, :] | parts[..., 1, :] << 4
         return found.transpose(1, 2).contiguous().reshape(-1).view(tensor.dtype)
 
@@ -118,6 +117,13 @@ class LinePanels:
 
     def __str__(self) -> str:
         return f"lines of {self.bits} bit, panels of {PANEL}"
+
+
+def _padded(values: torch.Tensor, sides: tuple[int, ...], value: int) -> torch.Tensor:
+    """The values with others behind them; themselves where there are none: they may be large."""
+    import torch
+
+    return torch.nn.functional.pad(values, sides, value=value) if any(sides) else values
 
 
 @dataclass(frozen=True)

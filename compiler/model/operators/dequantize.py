@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..pieces import on_pieces
 from .own import own_operator
 from .quantised import dequantised
 
@@ -26,8 +27,15 @@ def dequantize(
         scales, zeros: [N, groups], one for each `group` values of a row; zeros None: all 0.
     """
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    rows = dequantised(values.flatten(1), scales, zeros, bits, group, values[0].numel(), wide)
-    return rows.reshape(values.shape).to(dtype)
+    flat, columns = values.flatten(1), values[0].numel()
+    result = torch.empty(flat.shape, dtype=dtype)
+
+    def work(own: slice) -> None:
+        part = None if zeros is None else zeros[own]
+        result[own] = dequantised(flat[own], scales[own], part, bits, group, columns, wide)
+
+    on_pieces(flat, work)
+    return result.reshape(values.shape)
 
 
 @own_operator(

@@ -58,8 +58,14 @@ def unpacked(w: Tensor, bits: int, columns: int) -> Tensor:
     """The weights as int8 [N, columns]; those of float8 as they are."""
     if bits == 8 or w.dtype == torch.int8:
         return numbers(w)
-    halves = torch.stack((w & 15, w >> 4), -1).flatten(-2)[..., :columns]
-    return halves.to(torch.int8) - NIBBLE_ZERO
+    return raised_halves(w, columns).view(torch.int8) - NIBBLE_ZERO
+
+
+def raised_halves(w: Tensor, columns: int) -> Tensor:
+    """Weights of 4 bits, however they lie, as uint8 [N, columns] of the values plus 8."""
+    if w.dtype == torch.int8:
+        return (w + NIBBLE_ZERO).view(torch.uint8)
+    return torch.stack((w & 15, w >> 4), -1).flatten(-2)[..., :columns].contiguous()
 
 
 def packed(values: Tensor) -> Tensor:
