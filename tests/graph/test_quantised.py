@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import mycc
 import pytest
 import torch
 from mycc.compiler.capture import capture
 from mycc.compiler.capture.export import CaptureRequest, capture_request
 from mycc.compiler.capture.precision import in_dtype
 from mycc.compiler.graph.widened import widened_weights
+from mycc.compiler.ir.verify import verify_program
+from mycc.compiler.lower import lower
 from mycc.compiler.model.graph import ModelGraph
 from mycc.compiler.verify import eager
 from mycc.runtime.errors import CompileError
@@ -108,6 +112,32 @@ def test_linear_layers_of_torchao(name: str, program: bool, monkeypatch: pytest.
         node = next(n for n in result.module.graph.nodes if operator in str(n.target))
         assert node.args[-2] == bits
     agrees(graph, result)
+
+
+@pytest.mark.parametrize("shape", [(1, 128), (1, 1, 128)])
+@pytest.mark.parametrize(
+    "name", ["int8 weights and activations", "int4 weights, int8 activations", "the same with zero points"]
+)
+def test_one_row(name: str, shape: tuple[int, ...]) -> None:
+    """The last token of a prompt: a scale for each row is one scale for all."""
+    config, operator, _ = CONFIGS[name]
+    model, x = mlp(), torch.randn(shape)
+    Q.quantize_(model, config())
+    graph = capture(model, (x,))
+    result = passed(graph)
+    assert operators(result)[operator] == 2
+    agrees(graph, result)
+    for family in ("cpu", "cuda"):
+        verify_program(lower(passed(graph), None, family).program, "lowering")
+
+
+@pytest.mark.parametrize("shape", [(1, 128), (1, 1, 128)])
+def test_a_row_of_bytes_by_four_bits(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """As a package: with zero points of the activations, which one row has one of."""
+    model, x = mlp(), torch.randn(shape)
+    Q.quantize_(model, dynamic_intx(torch.int4, 32))
+    package = mycc.load(mycc.compile(model, (x,), out=tmp_path / "row.pkg"))
+    torch.testing.assert_close(package(x), model(x), rtol=1e-4, atol=1e-4)
 
 
 def test_a_model_in_half_precision_stays_in_it() -> None:

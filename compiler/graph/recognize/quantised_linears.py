@@ -193,9 +193,11 @@ def _of_integers(work: Work, node: Node, product: _Product, read: Reading) -> No
             return _scaled(work, node, y, weight.scales.double() * scale)
         y = _scaled(work, node, y, weight.scales)
     else:
+        lead = work.sizes([*shape(values)[:-1], 1])
         if isinstance(zero, int):
-            lead = work.sizes([*shape(values)[:-1], 1])
             zero = work.call(aten.full.default, (lead, zero), {"dtype": torch.int32}, like=node)
+        elif zero is not None and single:  # one zero point for all rows, or for the only one
+            zero = work.call(aten.expand.default, (zero, lead), like=node)
         args = (values, zero, *_grouped(work, node, weight))
         y = work.call(mycc.grouped_int_mm.default, args, like=node, covers=product.covers)
     return work.call(aten.mul.Tensor, (y, scale), like=node)
