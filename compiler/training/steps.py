@@ -65,12 +65,16 @@ class _State:
     def of(cls, plan: Plan, settings: Settings) -> _State:
         values: dict[str, torch.Tensor] = {}
         examples: dict[str, torch.Tensor] = {}
+        like: dict[object, torch.Tensor] = {}  # one example for all of a form: they are large
         for trained in plan.trained:
             values |= {slot_name(trained, slot): value for slot, value in trained.kept.items()}
             shape, flags = trained.parameter.shape, plan.groups[trained.group].flags
             for slot in plan.row.slots(flags, shape):
                 name = slot_name(trained, slot.name)
-                examples[name] = _like_moments(values[name], slot.square)
+                form = values[name].shape, values[name].dtype, slot.square
+                if form not in like:
+                    like[form] = _like_moments(values[name], slot.square)
+                examples[name] = like[form]
         for i, group in enumerate(plan.groups):
             for counter in plan.row.counters:
                 first = torch.tensor(group.counters[counter.name], dtype=counter.dtype)
