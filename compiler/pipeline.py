@@ -22,8 +22,8 @@ from .codegen.cuda.generate import generate_device
 from .codegen.generate import Generated, generate
 from .codegen.host.program import Sources
 from .garbage import give_back, rare_collections
+from .graph.made import Made
 from .graph.passes import run_graph_passes
-from .graph.recognize.quantised_once import weights_made_once
 from .graph.widened import widened_weights
 from .lower import lower, shared_layouts
 from .lower.core.builder import WinogradChoice
@@ -101,8 +101,9 @@ def run_captured(
     captured, reports = _quantized(captured, options, observers)
     with running_stage(observers, "graph") as stage:
         kept, skip = kept_for(options.families), options.graph.skipped_passes
-        with weights_made_once():
-            graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip) for graph in captured]
+        made = Made()
+        graphs = stage.value = [run_graph_passes(graph, kept=kept, skip=skip, made=made) for graph in captured]
+        del made
         if options.quantize is not None:
             give_back()
         stage.summary = summarise(graphs)

@@ -28,6 +28,7 @@ from .decompose.float8 import float8_as_bytes
 from .fold.batch_norm import fold_batch_norm
 from .fold.constants import fold_constants, fold_rounded_weights
 from .fold.padding import fold_padding
+from .made import Made
 from .recognize.activations import recognize_activations
 from .recognize.attention import recognize_attention
 from .recognize.attention_operands import attention_operands
@@ -163,6 +164,7 @@ def run_graph_passes(
     observer: Observer | None = None,
     kept: Collection[str] = KEPT,
     skip: Collection[str] = (),
+    made: Made | None = None,
 ) -> ModelGraph:
     """All passes on a copy of the graph; the given one is not changed, tensors are shared.
 
@@ -171,16 +173,18 @@ def run_graph_passes(
         observer: told after each pass what it did.
         kept: operators (with or without overload) that the lowering takes whole.
         skip: names of passes to leave out: only those that merely make the graph better.
+        made: what has been made of the weights of other entry points; None: nothing.
 
     Raises:
         CompileError: an operator whose only decomposition fixes a dynamic size.
     """
+    made = made or Made()
     regions = {
-        name: _with_own_names(run_graph_passes(region, None, kept, skip), name, region.constants)
+        name: _with_own_names(run_graph_passes(region, None, kept, skip, made), name, region.constants)
         for name, region in graph.regions.items()
     }
     graph = replace(graph, regions=regions)
-    work = _work(graph)
+    work = replace(_work(graph), made=made)
     context = Context(graph.module, kept)
     check_order(PASSES)
     for row in PASSES:

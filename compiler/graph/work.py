@@ -20,6 +20,7 @@ from ...runtime.errors import CompileError
 from ..model.computed import KEPT, free_symbols, is_definer, raw
 from ..model.fake import computing_fake
 from ..model.origins import Known, Origin, leaves
+from .made import Made
 from .node import Node
 from .sizes import Size, SymbolRange, expr
 
@@ -50,6 +51,7 @@ class Work:
         origins: target -> where a constant comes from, where that is known.
         by_value: names of tensors of the model whose values have decided about the graph.
         bodies: definitions of operators that have been traced, by all that they depend on; None: it has none.
+        made: what has been made of constants, which other entry points may share.
     """
 
     graph: torch.fx.Graph
@@ -59,6 +61,7 @@ class Work:
     origins: dict[str, Origin] = field(default_factory=dict)
     by_value: set[str] = field(default_factory=set)
     bodies: dict[tuple[Any, ...], torch.fx.GraphModule | None] = field(default_factory=dict)
+    made: Made = field(default_factory=Made)
 
     def nodes(self, backwards: bool = False) -> Iterator[Node]:
         """The nodes in order, those left out that a pass removes on its way, and those that it adds."""

@@ -11,7 +11,7 @@ import torch
 from mycc.compiler.capture import capture
 from mycc.compiler.capture.export import CaptureRequest
 from mycc.compiler.check import check
-from mycc.compiler.graph.recognize.quantised_once import made_once, weights_made_once
+from mycc.compiler.graph.made import Made
 from mycc.compiler.graph.recognize.quantised_weights import _are_scales
 from mycc.compiler.ir.dtypes import DTYPES
 from mycc.compiler.lower import lower
@@ -147,13 +147,13 @@ def test_both_models_are_measured_in_one_walk_as_one_after_the_other(model: type
 
 def test_entry_points_share_what_is_made_of_their_weights() -> None:
     values = torch.randint(-8, 8, (4, 8), dtype=torch.int8)
-    with weights_made_once():
-        first = made_once("halves", (values,), lambda: packed(values))
-        assert made_once("halves", (values.view_as(values),), lambda: packed(values)) is first
-        assert made_once("scales", (values,), lambda: packed(values)) is not first
-        other = values.clone()
-        assert made_once("halves", (other,), lambda: packed(other)) is not first
-    assert made_once("halves", (values,), lambda: packed(values)) is not first
+    made = Made()
+    first = made.once("halves", (values,), lambda: packed(values))
+    assert made.once("halves", (values.view_as(values),), lambda: packed(values)) is first
+    assert made.once("scales", (values,), lambda: packed(values)) is not first
+    other = values.clone()
+    assert made.once("halves", (other,), lambda: packed(other)) is not first
+    assert Made().once("halves", (values,), lambda: packed(values)) is not first
 
 
 def test_int4_scales_are_float16_unless_they_do_not_fit() -> None:

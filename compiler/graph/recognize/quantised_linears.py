@@ -123,7 +123,7 @@ def _replace_group(work: Work, nodes: list[Node], products: list[_Product]) -> N
     """linear(x, w1), linear(x, w2)   ->   y = linear(x, [w1; w2]), whose parts are slices"""
     first, rows = nodes[0], [product.weight.rows for product in products]
     biases = [None if p.bias is None else work.constants[str(p.bias.target)] for p in products]
-    weight, values = merged([p.weight for p in products]), merged_bias(biases, rows)
+    weight, values = merged(work, [p.weight for p in products]), merged_bias(biases, rows)
     bias = None if values is None else work.constant(f"{weight.name}_bias", values, like=first)
     val = first.meta["val"].new_empty([*first.meta["val"].shape[:-1], sum(rows)])
     y = _result(work, first, replace(products[0], weight=weight, bias=bias, covers=tuple(nodes)))

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import torch
 
+from ..work import Work
 from .merge_linears import merged_name
-from .quantised_once import made_once
 from .quantised_weights import QuantisedWeight
 
 
@@ -27,7 +27,7 @@ def alone(weight: QuantisedWeight) -> bool:
     return weight.values.dim() == 2 and (weight.source is None or len(weight.source.users) == 1)
 
 
-def merged(weights: Sequence[QuantisedWeight]) -> QuantisedWeight:
+def merged(work: Work, weights: Sequence[QuantisedWeight]) -> QuantisedWeight:
     """The rows of all weights, one after another. Needs mergeable()."""
     first = weights[0]
     name = merged_name([weight.name for weight in weights])
@@ -36,7 +36,7 @@ def merged(weights: Sequence[QuantisedWeight]) -> QuantisedWeight:
     if first.scales is None:
         return replace(first, name=name, values=values, source=None, parts=parts)
     known = [weight.scales for weight in weights if weight.scales is not None]
-    scales = made_once("merged scales", known, lambda: torch.cat(known))
+    scales = work.made.once("merged scales", known, lambda: torch.cat(known))
     return QuantisedWeight(name, values, None, scales, _zeros(weights), first.bits, parts)
 
 

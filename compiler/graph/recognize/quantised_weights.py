@@ -13,7 +13,6 @@ from ...model.source_lines import module_of, place_of
 from ..fold.constants import constant_value
 from ..node import Node
 from ..work import Work
-from .quantised_once import made_once
 from .quantised_readings import Reading, constant_integers, reading, untransposed, widened_integers
 
 #: longer sums of products of two numbers of 8 bits, one of them less its zero point, may not fit into 32 bits
@@ -78,7 +77,7 @@ class QuantisedWeight:
 
     def halves(self, work: Work, like: Node) -> Node:
         """A constant of values of 4 bits, two in a byte; the same one for all who read them."""
-        halves = made_once("halves", self.parts or (self.values,), lambda: packed(self.values))
+        halves = work.made.once("halves", self.parts or (self.values,), lambda: packed(self.values))
         return work.shared_constant(f"{self.name}_halves", halves, like=like)
 
     def scale_node(self, work: Work, like: Node) -> Node:
@@ -122,14 +121,14 @@ def _of_reading(work: Work, read: Reading, node: Node) -> QuantisedWeight | None
     scales, zeros = (_by_groups(work, part, read.block, values) for part in (read.scale, read.zero))
     if scales is None or values.numel() == 0 or (zeros is None and read.zero is not None):
         return None
-    if not made_once("scales", (scales,), lambda: _are_scales(scales)):
+    if not work.made.once("scales", (scales,), lambda: _are_scales(scales)):
         if read.written:
             return None
         _refuse(scales, read.values, node)
     if values.is_floating_point():
         return QuantisedWeight(str(read.values.target), values, read.values, scales, zeros, 8)
     numbers = [t for t in (values, scales, zeros) if t is not None]
-    moved = made_once(("zero", read.low, read.high), numbers, lambda: _around_zero(values, scales, zeros, read))
+    moved = work.made.once(("zero", read.low, read.high), numbers, lambda: _around_zero(values, scales, zeros, read))
     if moved is None:
         return None
     own, zeros, bits = moved
