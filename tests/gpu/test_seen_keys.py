@@ -96,6 +96,31 @@ def test_hidden_blocks_are_not_read(name: str, interpreter: TritonInterpreter) -
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+class _Added(torch.nn.Module):
+    """A mask of numbers that are added: the smallest float32 hides, and keys are on one side or on both."""
+
+    def __init__(self, both: bool):
+        super().__init__()
+        self.both = both
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, start: Tensor) -> Tensor:
+        m, n = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None]
+        seen = (n - (start + m)).abs() <= 30 if self.both else n <= start + m
+        mask = torch.where(seen, 0.0, torch.finfo(torch.float32).min)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@pytest.mark.parametrize(("both", "start"), [(False, 20), (True, 20), (True, 250), (False, -300)])
+def test_added_masks_of_the_smallest_number(both: bool, start: int, interpreter: TritonInterpreter) -> None:
+    """A row that such a mask hides as a whole has the mean of all values."""
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, n, 32, generator=draw) for n in (70, 100, 100))
+    model, given = _Added(both), torch.tensor([start])
+    program = program_of(capture(model, (q, k, v, given)))
+    (found,) = run_interpreted(program, interpreter, (q, k, v, given), {})
+    torch.testing.assert_close(found, model(q, k, v, given), rtol=1e-4, atol=1e-5)
+
+
 class _Near(torch.nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         places = torch.arange(512)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from mycc.compiler.capture import capture
+from mycc.compiler.graph.passes import run_graph_passes
+from torch import nn
 
 from .models import NAMES, build, captured
 from .support import agrees, counts, operators, passed
@@ -98,3 +100,27 @@ def test_weights_do_not_grow() -> None:
         before = sum(t.numel() for t in graph.constants.values())
         after = sum(t.numel() for t in passed(graph).constants.values())
         assert after <= 1.1 * before, name
+
+
+class _Hidden(nn.Module):
+    """Attention whose mask takes the place of scores."""
+
+    def __init__(self, fill: float):
+        super().__init__()
+        self.fill = fill
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ok: torch.Tensor) -> torch.Tensor:
+        return torch.where(ok, q @ k.transpose(-1, -2), self.fill).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(("fill", "whole"), [(-1e9, False), (torch.finfo(torch.float32).min, True)])
+def test_rows_that_a_number_hides_have_the_mean_of_all_values(fill: float, whole: bool) -> None:
+    """Scores of 40 are not lost beside -1e9, so such attention stays spelled out."""
+    q, k, v = (10 * torch.randn(1, 2, n, 16) for n in (8, 32, 32))
+    ok = torch.rand(8, 32) > 0.5
+    ok[2:5] = False
+    graph = capture(_Hidden(fill), (q, k, v, ok))
+    result = run_graph_passes(graph)
+    names = {str(node.target) for node in result.module.graph.nodes}
+    assert ("aten.scaled_dot_product_attention.default" in names) == whole
+    agrees(graph, result)

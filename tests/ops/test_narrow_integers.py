@@ -8,6 +8,8 @@ import mycc
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 
 class Numbers(torch.nn.Module):
@@ -39,3 +41,25 @@ def test_maxima_of_integers_leave_out_what_lies_outside(dtype: torch.dtype, tmp_
     model = mycc.load(mycc.compile(Pools(), (x,), out=tmp_path / "pools.pkg", verify=False))
     for got, want in zip(model(x), Pools()(x), strict=True):
         np.testing.assert_array_equal(np.asarray(got), want.numpy())
+
+
+class _PooledBytes(torch.nn.Module):
+    """Maxima of windows that casts make bytes of: by their low bits, but behind a clamp to the range of bytes."""
+
+    def forward(self, x: Tensor, i: Tensor) -> tuple[Tensor, ...]:
+        pooled, whole = F.max_pool2d(x, 2), F.max_pool2d(i, 2)
+        return (
+            pooled.to(torch.int8), pooled.to(torch.uint8), (pooled * 100).clamp(-100, 300).to(torch.uint8),
+            (pooled * 3).round().clamp(-128, 127).to(torch.int8), (pooled * 3).clamp(0, 255).round().to(torch.uint8),
+            whole.to(torch.int8), (whole * 2).to(torch.uint8),
+        )  # fmt: skip
+
+
+def test_casts_behind_pools_keep_the_low_bits(tmp_path: Path) -> None:
+    draw = torch.Generator().manual_seed(0)
+    x = 300 * torch.randn(1, 16, 8, 8, generator=draw)
+    i = torch.randint(-500, 500, (1, 16, 8, 8), generator=draw, dtype=torch.int32)
+    model = _PooledBytes()
+    package = mycc.load(mycc.compile(model, (x, i), out=tmp_path / "pools.pkg"))
+    for found, wanted in zip(package(x, i), model(x, i), strict=True):
+        assert torch.equal(found, wanted)

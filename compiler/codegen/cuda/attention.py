@@ -30,6 +30,8 @@ from .matrix import (
 from .scope import TritonScope
 
 LOG2E = math.log2(math.e)
+#: a float32 that is finite times LOG2E; scores below it are as good as it
+LOWEST = -2.0e38
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class AttentionView:
     scale: str
     log2_scale: str  # what makes a score an exponent of two
     scaled: bool  # the score is the scaled product
+    lowest: str  # score whose exponent of two is finite
     score: tuple[str, ...]  # of the only block
     precision: str
     pdl: bool
@@ -181,6 +184,7 @@ def attention_launch(name: str, node: Attention, plan: AttentionPlan) -> Launch:
         scale=repr(node.scale),
         log2_scale=repr(node.scale * LOG2E if plan.folded else LOG2E),
         scaled=not plan.folded,
+        lowest=repr(LOWEST),
         score=score,
         precision=precision_text(plan.precision, {dtype}),
         pdl=plan.pdl,

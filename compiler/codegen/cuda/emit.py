@@ -577,8 +577,19 @@ def literal(c: Const) -> Printed:
 
 
 def _digits(number: float, dtype: str) -> str:
-    """The shortest decimal that reads back as the same number."""
+    """The shortest decimal that reads back as the same number.
+
+    Triton takes a decimal for float64 that is no normal number of float32, such as the shortest one of its largest.
+    """
     import numpy as np
 
-    text = repr(number) if dtype == "f64" else str(np.float32(number))
+    if dtype == "f64":
+        text = repr(number)
+    else:
+        rounded, facts = np.float32(number), np.finfo(np.float32)
+        text = str(rounded)
+        if np.isfinite(rounded) and abs(float(text)) > float(facts.max):
+            text = repr(float(rounded))
+        if 0 < abs(float(rounded)) < float(facts.tiny):
+            return f"tl.full([], {text}, tl.float32)"
     return text if any(ch in text for ch in ".en") else text + ".0"

@@ -238,11 +238,16 @@ def _added(scores: Scores, node: Node) -> Node | None:
     return None
 
 
+#: a fill that takes a score's place is added to it instead, which is the same where the score is lost in the sum. A row
+#: that is filled everywhere then has equal scores, as it has to
+_ABSORBS = -1e30
+
+
 def _filled(scores: Scores, node: Node, above: Any, mask: Any, holds: bool, value: Any) -> Node | None:
     fill = None if scores.softcap is not None else _fill_value(value)
     if fill is None or not is_tensor(above) or not is_tensor(mask) or dtype(mask) != torch.bool or scores.masks:
         return None
-    if not same_shape(shape(above), shape(node)) or fill > -1e9 or not _at(scores, node):
+    if not same_shape(shape(above), shape(node)) or fill > _ABSORBS or not _at(scores, node):
         return None
     if scores.scale != 1.0 and not math.isinf(fill):
         return None

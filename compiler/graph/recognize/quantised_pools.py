@@ -8,7 +8,7 @@ import torch
 
 from ..chains import chain_of
 from ..node import Node
-from ..patterns import is_op
+from ..patterns import arg, is_op
 from ..work import Work
 from .quantised_convs import rounds
 
@@ -36,17 +36,28 @@ def quantised_pools(work: Work) -> dict[str, int]:
 
 
 def _rounding(node: Node) -> list[Node]:
-    """The operators that make bytes of a tensor, each the only reader of the one before, and none turns its order
-    around; empty where there are none."""
+    """The operators that make bytes of a tensor of floats, each the only reader of the one before, and none turns its
+    order around or wraps; empty where there are none."""
     steps: list[Node] = []
-    while len(node.users) == 1:
+    while len(node.users) == 1 and node.meta["val"].dtype.is_floating_point:
         (node,) = node.users
         if not rounds(node) or not _keeps_order(node):
             break
         steps.append(node)
         if node.meta["val"].dtype in _BYTES:
-            return steps
+            return steps if _saturates(steps) else []
     return []
+
+
+def _saturates(steps: list[Node]) -> bool:
+    """Whether the last step gives the nearest byte for numbers beyond its range: a cast does so behind a clamp."""
+    if not is_op(steps[-1], "_to_copy"):
+        return True
+    clamp = next((step for step in reversed(steps[:-1]) if not is_op(step, "round")), None)
+    bounds = () if clamp is None or not is_op(clamp, "clamp") else (arg(clamp, 1, "min"), arg(clamp, 2, "max"))
+    limits = torch.iinfo(steps[-1].meta["val"].dtype)
+    inside = (isinstance(b, int | float) and limits.min <= b <= limits.max for b in bounds)
+    return len(bounds) == 2 and all(inside)
 
 
 def _keeps_order(step: Node) -> bool:
