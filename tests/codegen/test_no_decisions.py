@@ -63,7 +63,7 @@ REASONS: dict[str, dict[str, str]] = {
         "(tap.extent.constant or 0) < PAIR": "loads that have a spelling as pairs", "PAIR": "likewise",
         "len(odd) != 1": "likewise", "factor != 1": "likewise", "len(monomial) != 1": "likewise",
     },
-    "cuda/attention.py": {"self.group > 1": TERM},
+    "cuda/attention.py": {"self.group > 1": TERM, "LOWEST": "a number that powers of two hold"},
     "cuda/conv.py": {
         "self.taps > 1": TERM, "window.kernel[axis] > 1": TERM, "n > 1": TERM, "n == 1": TERM, "dilation == 1": TERM,
         "sum((n > 1 for n in kernel)) > 1": TERM, "chunks == 1": TERM, "behind == 1": TERM,
@@ -90,6 +90,7 @@ REASONS: dict[str, dict[str, str]] = {
         "set(self.axes(top)) < set(self.axes(value))": "a row's value beside the elements of the row",
         "set(axes) <= whole == set(self.index_axes(moved))": "a mask that spans the axes of what it masks",
         "0 < value < LEAST_NORMAL": "numbers that Triton would round to zero", "LEAST_NORMAL": "likewise",
+        "abs(float(text)) > largest": "a decimal that Triton takes for a float64",
         "value <= -limit": "numbers that a type does not hold", "value >= limit": "likewise",
         "FLOAT_FORMS": OPERATORS, "INTEGER_FORMS": OPERATORS, "LOG2_E": "the number",
     },

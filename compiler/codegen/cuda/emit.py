@@ -577,19 +577,15 @@ def literal(c: Const) -> Printed:
 
 
 def _digits(number: float, dtype: str) -> str:
-    """The shortest decimal that reads back as the same number.
-
-    Triton takes a decimal for float64 that is no normal number of float32, such as the shortest one of its largest.
-    """
+    """The shortest decimal that reads back as the same number, and that Triton does not take for a float64, as it does
+    with the shortest one of the largest float32."""
     import numpy as np
 
     if dtype == "f64":
         text = repr(number)
     else:
-        rounded, facts = np.float32(number), np.finfo(np.float32)
+        rounded, largest = np.float32(number), float(np.finfo(np.float32).max)
         text = str(rounded)
-        if np.isfinite(rounded) and abs(float(text)) > float(facts.max):
+        if np.isfinite(rounded) and abs(float(text)) > largest:
             text = repr(float(rounded))
-        if 0 < abs(float(rounded)) < float(facts.tiny):
-            return f"tl.full([], {text}, tl.float32)"
     return text if any(ch in text for ch in ".en") else text + ".0"
