@@ -122,7 +122,7 @@ def _variants(kernel: Kernel, context: Context) -> tuple[ProductPlan, ...]:
     found = []
     made = _planned(dequantised(kernel.node), context) if isinstance(kernel.node, Gemm) else None
     node = kernel.node if made is None else made.product
-    for own, tile in product_variants(kernel.node, kernel.plan, context.gpu):
+    for own, tile in product_variants(kernel.node, kernel.plan, made, context.gpu):
         chosen = {"tile": tile, "range": own, "variants": ()}
         plan = run_planning(GPU_PLANNING, Kernel(node, ProductPlan()), context, chosen).plan
         assert isinstance(plan, ProductPlan)

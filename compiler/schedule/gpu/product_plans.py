@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 from ...ir.index import ONE, Index, as_index, exact_div, product
-from ...ir.plans.gpu import AttentionPlan, ProductPlan, SeenKeys, SizeRange
+from ...ir.plans.gpu import AttentionPlan, Dequantise, ProductPlan, SeenKeys, SizeRange
 from ...ir.plans.tiles import GemmTile, Tile
 from ...ir.structured import Attention, Conv, Gemm
 from ...machine.gpu import TENSOR_CORE_TILE, Device
@@ -14,7 +14,6 @@ from ..cost.estimates import number
 from ..matrix.seen_keys import only_hides, seen_keys
 from .axes import as_product
 from .blocks import blocks, power_of_two
-from .dequantised import dequantised
 from .quantised_tiles import quantised_tile
 from .tiles import Shape, attention_tile, conv_tile, gemm_shape, gemm_tile
 
@@ -51,11 +50,12 @@ def product_ranges(node: Gemm | Conv, device: Device) -> tuple[tuple[SizeRange, 
     )
 
 
-def product_variants(node: Gemm | Conv, plan: ProductPlan, device: Device) -> tuple[tuple[SizeRange, GemmTile], ...]:
+def product_variants(
+    node: Gemm | Conv, plan: ProductPlan, made: Dequantise | None, device: Device
+) -> tuple[tuple[SizeRange, GemmTile], ...]:
     """The ranges of rows for which another tile than the plan's is chosen, with these tiles, up to the most rows;
-    neighbours of one tile are one range. Tiles are those of dequantised weights where there are such."""
+    neighbours of one tile are one range. Tiles are those of dequantised weights (`made`) where there are such."""
     found: list[tuple[SizeRange, GemmTile]] = []
-    made = dequantised(node) if isinstance(node, Gemm) else None
     for own, shape in product_ranges(node, device):
         # the scratch memory that programs of one tile would share holds the weights
         tile = product_tile(node, device, shape) if made is None else _whole(gemm_tile(made.product, device, shape))
