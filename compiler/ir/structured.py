@@ -165,7 +165,8 @@ class Window:
 
 
 #: how a convolution is computed; grouped: for groups of few channels; nchw: for few channels; transposing:
-#: a direct one, whose blocks are transposed; integer: a depthwise one of int8, with an int32 sum
+#: a direct one, whose blocks are transposed; integer: a depthwise one of int8, with an int32 sum; pixels: the gradient
+#: of a weight, whose window are all pixels of a sample
 Algorithm: TypeAlias = Literal[
     "direct",
     "winograd2",
@@ -177,6 +178,7 @@ Algorithm: TypeAlias = Literal[
     "nchw",
     "transposing",
     "integer",
+    "pixels",
 ]
 NCHW: tuple[Algorithm, ...] = ("nchw", "transposing")
 
@@ -218,7 +220,12 @@ class Conv(Node):
     [groups][d][weights][ceil(out/groups/16)][in/groups][16] or, as taps,
     [groups][d][ceil(out/groups/16)][in/groups][9][16], in NCHW
     [groups][ceil(out/groups/4)][d][h][in/groups][w][4], of integers [pairs of taps][channels] (layouts.tap_pairs), for
-    GPUs [out][taps][in/groups]. zero: what lies outside of a map of integers.
+    GPUs [out][taps][in/groups], by pixels [in][taps][out]. zero: what lies outside of a map of integers.
+
+    By pixels, on a GPU, it is the gradient of a convolution's weight, with the samples as its channels: x are the maps
+    of the input, w those of the output's gradient, both with their channels last, a tap of the window is a pixel of
+    the output, and an output a tap of the weight: dims = (channel of the input, h, w of the taps, channel of the
+    output).
     """
 
     x: Operand

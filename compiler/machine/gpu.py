@@ -18,6 +18,7 @@ from .gpu_programs import (
     LANES,
     MAPS,
     PIECES,
+    PIXELS,
     PRODUCTS,
     QUANTISED,
     ROUTINES,
@@ -28,6 +29,7 @@ from .gpu_programs import (
     LaneFacts,
     MapFacts,
     PieceFacts,
+    PixelFacts,
     ProductFacts,
     QuantisedFacts,
     RoutineFacts,
@@ -152,6 +154,7 @@ class Device:
     pieces: PieceFacts = PIECES
     lanes: LaneFacts = LANES
     products: ProductFacts = PRODUCTS
+    pixels: PixelFacts = PIXELS
     quantised: QuantisedFacts = QUANTISED
     routines: RoutineFacts = ROUTINES
     attention: AttentionFacts = ATTENTION

@@ -184,6 +184,27 @@ class ProductFacts:
     unknown_part: float = 0.5
 
 
+@dataclass(frozen=True)
+class PixelFacts:
+    """Of gradients of convolutions' weights, which sum over pixels.
+
+    side, least: channels of a tile at most, and at least. step: pixels at a time. stages: of loads. large: results of a
+    tile from which a multiprocessor has one program, of `large_warps`; it has `together` of smaller ones, of
+    `few_warps`. most_parts: programs that share a tile. least_steps: that each of these has at least.
+    """
+
+    side: int = 128
+    least: int = 16
+    step: int = 64
+    stages: int = 4
+    large: int = 128 * 128
+    large_warps: int = 8
+    few_warps: int = 4
+    together: int = 3
+    most_parts: int = 64
+    least_steps: int = 8
+
+
 _WALKING = GemmTile(128, 256, 128, 8, 3, descriptors=True)
 _PROMOTED = GemmTile(128, 128, 128, 8, 4, descriptors=True)
 
@@ -334,4 +355,5 @@ MATRIX_IN_REGISTERS, MATRIX_IN_MEMORY, MATRIX_OF_SOLVER, MATRIX_OF_EXP = 128, 40
 #: measured on an H200
 MAPS, ROWS, PIECES, LANES = MapFacts(), RowFacts(), PieceFacts(), LaneFacts()
 PRODUCTS, QUANTISED, ROUTINES = ProductFacts(), QuantisedFacts(), RoutineFacts()
+PIXELS = PixelFacts()
 SPLITS, FUSIONS, ATTENTION = SplitFacts(), FusionFacts(), AttentionFacts()

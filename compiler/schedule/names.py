@@ -42,6 +42,8 @@ def _kind(node: AnyNode) -> str:
             return "gemm"
         case Conv():
             k = node.window.kernel
+            if node.algorithm == "pixels":
+                return f"conv_gradient{'x'.join(str(v.extent) for v in node.dims[1:-1])}"
             return f"{'depthwise' if node.depthwise else 'conv'}{'x'.join(map(str, k))}"
         case ConvChain():
             return "_".join(map(_kind, node.links))

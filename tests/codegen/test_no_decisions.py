@@ -69,6 +69,7 @@ REASONS: dict[str, dict[str, str]] = {
         "sum((n > 1 for n in kernel)) > 1": TERM, "chunks == 1": TERM, "behind == 1": TERM,
         "math.prod(kernel[:axis]) == 1": TERM,
     },
+    "cuda/conv_gradient.py": {"extent > 1": TERM, "window.stride[axis] == 1": TERM},
     "cuda/custom.py": {
         "layout.offset.constant == 0": "Triton's own rule for pointers",
         "top <= INT32_MAX": "Triton's own rule for sizes",

@@ -25,6 +25,7 @@ from mycc.compiler.lower import lower
 from mycc.compiler.lower.core.driver import Lowered
 from mycc.compiler.machine.gpu import DEVICES, Device
 from mycc.compiler.model.graph import ModelGraph
+from mycc.compiler.model.operators.kept import kept_for
 from mycc.compiler.options import ScheduleOptions
 from mycc.compiler.schedule import Schedule, schedule
 from mycc.compiler.schedule.memory.laws import verify_memory
@@ -68,7 +69,7 @@ def device_program(
 
 def program_of(graph: ModelGraph, device: Device = DEVICE, options: ScheduleOptions = DEFAULTS) -> DeviceProgram:
     """The program of a captured model."""
-    result = lower(run_graph_passes(graph), None, "cuda")
+    result = lower(run_graph_passes(graph, kept=kept_for(["cuda"])), None, "cuda")
     verify_program(result.program, "lowering")
     planned = schedule(result.program, options, device)
     verify_program(planned.program, "scheduling")

@@ -9,6 +9,7 @@ from ...ir.plans.gpu import AttentionPlan, ProductPlan
 from ...ir.structured import Attention, Conv, Gemm
 from .attention import attention_launch
 from .conv import conv_launch
+from .conv_gradient import gradient_launch
 from .gemm import gemm_launch
 from .gemm_planes import planes_launch
 from .kernel import BufferArg, Launch, WorkArg
@@ -17,6 +18,8 @@ from .maps import map_launch
 
 def product_launch(node: Gemm | Conv, name: str, plan: ProductPlan) -> Launch:
     """The launch of a product or a convolution."""
+    if isinstance(node, Conv) and node.algorithm == "pixels":
+        return gradient_launch(name, node, plan)
     if isinstance(node, Conv):
         return conv_launch(name, node, plan)
     return planes_launch(name, node, plan) if plan.form == "planes" else gemm_launch(name, node, plan)

@@ -96,13 +96,45 @@ def _weight_gradient(
     groups: int,
 ) -> Tensor:
     """w[a, b, t] = sum over n and places p of small[n, a, p] * large[n, b, p * stride + t * dilation - padding]."""
-    kernel, space = list(weight.shape[2:]), tuple(range(2, small.dim()))
+    kernel = list(weight.shape[2:])
+    sizes = (*small.shape, *large.shape, *kernel)
+    if groups == 1 and small.dtype != torch.float64 and small.numel() and all(isinstance(n, int) for n in sizes):
+        geometry = list(stride), list(padding), list(dilation)
+        return torch.ops.mycc.conv_weight_gradient.default(small, large, kernel, *geometry)
+    return _products_of_places(small, large, kernel, weight.shape[1], stride, padding, dilation, groups)
+
+
+@definition("mycc.conv_weight_gradient")
+def conv_weight_gradient(
+    small: Tensor,
+    large: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    """As products, for targets without a kernel for it."""
+    return _products_of_places(small, large, list(kernel), large.shape[1], stride, padding, dilation, 1)
+
+
+def _products_of_places(
+    small: Tensor,
+    large: Tensor,
+    kernel: list[Any],
+    columns: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """A product over all places for each tap; one for all taps where a group has few channels."""
+    space = tuple(range(2, small.dim()))
     sides = [n for p in reversed(padding) for n in (p, p)]
     windows = aten.constant_pad_nd.default(large, sides) if any(sides) else large
     for d, k in enumerate(kernel):
         windows = aten.unfold.default(windows, 2 + d, dilation[d] * (k - 1) + 1, stride[d])
     windows = _cut(windows, small.shape[2:])
-    n, rows, columns = small.shape[0], weight.shape[0] // groups, weight.shape[1]
+    n, rows = small.shape[0], small.shape[1] // groups
     taps = [[o * dilation[d] for o in range(k)] for d, k in enumerate(kernel)]
     at = [_tap(windows, place) for place in _product(taps)]
     if rows == columns == 1:

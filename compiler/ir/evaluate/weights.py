@@ -105,6 +105,8 @@ def _places(node: Conv, sizes: _Sizes, family: str) -> Array:
     """Where each element lies, without the offset of the weight."""
     g, o, i, t = np.ogrid[: sizes.groups, : sizes.outputs, : sizes.inputs, : sizes.taps]
     panels = -(-sizes.outputs // PANEL)
+    if node.algorithm == "pixels":
+        return np.asarray((i * sizes.taps + t) * sizes.outputs + o)
     if node.depthwise:
         return np.asarray(t * sizes.groups + g + 0 * (o + i))
     if node.is_nchw and node.algorithm == "nchw":

@@ -244,6 +244,8 @@ class ProductPlan(GpuPlan):
         taps        a convolution as an implicit GEMM whose steps iterate over the channels of one tap
         flat        the same, whose steps iterate over taps and channels together
         depthwise   a depthwise convolution without tensor cores
+        pixels      the gradient of a convolution's weight, whose steps iterate over pixels; a tile lies within a tap
+        pixels flat the same, with tiles of several taps
 
     A convolution with a window of one pixel is a product. order: the order of the tiles: "row" (there is one row of
     them), "column" (there is one column), "rows" (row by row) or "groups" (of tile.group rows). prefetch: weights are

@@ -70,7 +70,7 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
         case Gemm():
             return replace(changed, a=operand(changed.a), b=operand(changed.b))
         case Conv():
-            return replace(changed, x=operand(changed.x))
+            return replace(changed, x=operand(changed.x), w=names.get(changed.w, changed.w))
         case Attention():
             score = expr(changed.score) if changed.score is not None else None
             parts: dict[str, Any] = {name: operand(getattr(changed, name)) for name in ("q", "k", "v", "out")}

@@ -103,6 +103,13 @@ ATTENTION_STEPS = (
 )
 
 
+#: the gradient of a convolution's weight, which a GPU has a kernel for; a CPU has products
+CONVOLUTION_STEPS = ("mycc.conv_weight_gradient.default",)
+
+
 def kept_for(families: Iterable[str]) -> frozenset[str]:
     """What stays whole for targets of these families."""
-    return KEPT | {*RECURRENT, *ATTENTION_STEPS} if set(families) == {"cpu"} else KEPT
+    found = set(families)
+    if found == {"cpu"}:
+        return KEPT | {*RECURRENT, *ATTENTION_STEPS}
+    return KEPT | {*CONVOLUTION_STEPS} if found == {"cuda"} else KEPT

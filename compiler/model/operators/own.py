@@ -278,3 +278,25 @@ def recomputed(x: Tensor) -> Tensor:
     """x, for an operator that a backward pass repeats: passes do not take the two for equal, so that the first result's
     memory is free between them."""
     return x.clone()
+
+
+@own_operator(
+    "conv_weight_gradient(Tensor small, Tensor large, int[] kernel, int[] stride, int[] padding, int[] dilation)"
+    " -> Tensor",
+    lambda small, large, kernel, *_: small.new_empty([small.shape[1], large.shape[1], *kernel]),
+)
+def conv_weight_gradient(
+    small: Tensor, large: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
+) -> Tensor:
+    """The gradient of a convolution's weight: sums over all places p of all samples n.
+
+        w[a, b, t] = sum over n, p of small[n, a, p] * large[n, b, p * stride + t * dilation - padding]
+
+    Args:
+        small: the gradient of the output; of a transposed convolution its input.
+        large: the input; of a transposed convolution the gradient of its output.
+    """
+    weight = small.new_zeros([small.shape[1], large.shape[1], *kernel])
+    geometry = (stride, padding, dilation, False, [0] * len(kernel), 1)
+    found = torch.ops.aten.convolution_backward(small, large, weight, None, *geometry, [False, True, False])
+    return found[1]

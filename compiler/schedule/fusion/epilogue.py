@@ -12,7 +12,7 @@ from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Expr, Load, rewrite, substitute
 from ...ir.in_place import over_own_elements, overwrites
-from ...ir.index import ONE, Binary, Index, Var
+from ...ir.index import ONE, ZERO, Binary, Index, Var
 from ...ir.lanes import lane_stride
 from ...ir.nodes import Map, Reduce, Store
 from ...ir.program import AnyNode
@@ -51,6 +51,9 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family)
     if family == "cuda" and _widened(consumer, store.buffer) and graph.readers(store.buffer) != [consumer]:
         remarks.refused(label(last), label(consumer), "what is stored is widened where it is read")
         return
+    if isinstance(last, Conv) and last.algorithm == "pixels" and not _lie_as(consumer, store, fused):
+        remarks.refused(label(last), label(consumer), "neighbouring elements would be stored one by one")
+        return
     if family == "cpu" and (_lie_apart(fused) or _interleaves(last, fused)):
         remarks.refused(label(last), label(consumer), "neighbouring elements would be stored one by one")
         return
@@ -70,6 +73,12 @@ def _widened(consumer: Map, stored: Buffer) -> bool:
     if others or not isinstance(value, Call) or value.op != "cast" or not isinstance(value.args[0], Load):
         return False
     return value.args[0].buffer is stored and DTYPES[value.dtype].size > DTYPES[stored.dtype].size
+
+
+def _lie_as(consumer: Map, first: Store, fused: Conv | Gemm | Reduce) -> bool:
+    """Whether all that a map adds lies in memory as what it finishes."""
+    added = fused.stores[-len(consumer.stores) :]
+    return all(s.index - first.index == ZERO for s in added)
 
 
 def _lie_apart(node: Gemm | Conv | Reduce) -> bool:

@@ -37,7 +37,7 @@ class Axes:
 def as_gemm(node: Conv) -> Gemm | None:
     """A window of one pixel, at every pixel of a dense map, is a matrix product; None when it is not that."""
     w = node.window
-    if w.kernel != (1, 1) or w.stride != (1, 1) or w.pad != (0, 0) or w.groups != 1:
+    if node.algorithm == "pixels" or w.kernel != (1, 1) or w.stride != (1, 1) or w.pad != (0, 0) or w.groups != 1:
         return None
     batch, rows, columns, channels = node.in_shape
     if tuple(v.extent for v in node.dims[:-1]) != node.in_shape[:-1]:

@@ -14,6 +14,7 @@ from ..cost.estimates import number
 from ..matrix.seen_keys import only_hides, seen_keys
 from .axes import as_product
 from .blocks import blocks, power_of_two
+from .pixel_tiles import pixels_form, pixels_tile
 from .quantised_tiles import quantised_tile
 from .tiles import Shape, attention_tile, conv_tile, gemm_shape, gemm_tile
 
@@ -28,6 +29,8 @@ def product_tile(node: Gemm | Conv, device: Device, shape: Shape | None = None) 
     node = as_product(node)
     if isinstance(node, Gemm) and node.quantised is not None:
         return quantised_tile(node, node.quantised, device, shape)
+    if isinstance(node, Conv) and node.algorithm == "pixels":
+        return pixels_tile(node, device)
     return gemm_tile(node, device, shape) if isinstance(node, Gemm) else conv_tile(node, device)
 
 
@@ -77,6 +80,8 @@ def product_form(node: Gemm | Conv, plan: ProductPlan) -> str:
         return "planes"
     if isinstance(node, Gemm):
         return "persistent" if tile.descriptors else "vector" if tile.vector else "tile"
+    if node.algorithm == "pixels":
+        return pixels_form(node, tile)
     if node.depthwise:
         return "depthwise"
     channels = _channels(node)
@@ -126,10 +131,12 @@ def product_promotion(node: Gemm | Conv, plan: ProductPlan) -> int:
 
 
 def _tiles(node: Gemm | Conv, tile: GemmTile) -> tuple[Index, Index]:
-    """Rows and columns of tiles; of a convolution, in one group."""
+    """Rows and columns of tiles; of a convolution, in one group; by pixels, channels of the output and taps."""
     *rows, n = node.dims
     if isinstance(node, Gemm):
         return blocks(rows[-1].extent, tile.m), blocks(n.extent, tile.n)
+    if node.algorithm == "pixels":
+        return blocks(n.extent, tile.m), blocks(product(v.extent for v in rows), tile.n)
     groups = 1 if node.depthwise else node.window.groups
     return blocks(product(v.extent for v in rows), tile.m), blocks(n.extent // as_index(groups), tile.n)
 

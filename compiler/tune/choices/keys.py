@@ -30,6 +30,8 @@ def kernel_key(node: AnyNode) -> str | None:
             lead = f"batch={product(outer)} " if outer else ""
             computed = " computed" if node.prologue is not None else ""
             return f"{kind} {_dtype(node)} {lead}m={m} n={n} k={node.k}{computed}"
+        case Conv() if node.algorithm == "pixels":
+            return None
         case Conv():
             out = tuple(v.extent for v in (*node.pixels, node.channel))
             return conv_key(node.x.buffer.dtype, node.in_shape, out, node.window)
