@@ -136,7 +136,7 @@ def _quantized(
 def _captured(request: CompileRequest) -> list[ModelGraph]:
     """The entry points as graphs, with those for some sizes alone behind them."""
     if request.training is not None:
-        return capture_training(request.training)
+        return capture_training(request.training, request.options.families)
     entries = in_dtype(request.entries, request.options.dtype)
     captured = [capture_request(entry) for entry in entries]
     return captured + [capture_request(v) for v in variant_requests(entries, captured, request.options.specialize)]

@@ -73,7 +73,7 @@ def _body(node: AnyNode, indent: str) -> str:
         case Attention():
             extra = ", causal" if node.causal else ""
             extra += f", sink {node.sink.buffer}" if node.sink is not None else ""
-            score = f", score {node.score}" if node.score is not None else ""
+            score = _changes(node)
             sides = ((node.q, None, None), (node.k, node.k_rest, node.k_pages), (node.v, node.v_rest, node.v_pages))
             operands = ", ".join(
                 f"{o.buffer} then {rest.operand.buffer} from {rest.first} on"
@@ -87,7 +87,7 @@ def _body(node: AnyNode, indent: str) -> str:
             return f"attention[{_loops(node.dims)}; key:{node.keys}] {results} = ({operands}){extra}{score}"
         case AttentionGradient():
             extra = ", causal" if node.causal else ""
-            score = f", score {node.score}" if node.score is not None else ""
+            score = _changes(node)
             results, operands = (", ".join(str(o.buffer) for o in side) for side in (node.results, node.operands))
             return f"attention gradient[{_loops(node.dims)}; key:{node.keys}] {results} = ({operands}){extra}{score}"
         case Scan():
@@ -121,3 +121,9 @@ def _body(node: AnyNode, indent: str) -> str:
             pipeline_stages += f" along {node.walk.name}" if node.walk is not None else ""
             return f"nest[{_loops(node.dims)}]{pipeline_stages}" + (f" locals {names}" if names else "") + "\n" + inner
     raise TypeError(type(node).__name__)
+
+
+def _changes(node: Attention | AttentionGradient) -> str:
+    """How scores and weights are changed."""
+    parts = (("score", node.score), ("dropout", node.dropout))
+    return "".join(f", {name} {e}" for name, e in parts if e is not None)

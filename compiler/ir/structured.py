@@ -318,7 +318,9 @@ class Attention(Node):
     may lie elsewhere, or all of them in blocks: the strides over keys are those within a block then, and those of b 0.
     sink, strides (b, h, m), of f32: one more score of each row, which takes weight and has no value. logsumexp, strides
     (b, h, m): where the logarithm of each row's sum of exponentials is stored, the sink's not among them; `empty` of a
-    row that sees no key.
+    row that sees no key. top, strides (b, h, m): where the largest score of each row is stored, which the logarithms do
+    not hold then; 0 of a row that sees no key. dropout, at (b, h, m, key): what a weight of the softmax is multiplied
+    with, 0 for one that is dropped.
     """
 
     q: Operand
@@ -339,6 +341,8 @@ class Attention(Node):
     logsumexp: Operand | None = None
     sink: Operand | None = None
     empty: float = 0.0
+    top: Operand | None = None
+    dropout: Expr | None = None
 
     @property
     def tables(self) -> tuple[Operand, ...]:
@@ -352,8 +356,7 @@ class Attention(Node):
         return (self.q, self.k, self.v, *rests, *(() if self.sink is None else (self.sink,)))
 
     def expressions(self) -> Iterator[Expr]:
-        if self.score is not None:
-            yield self.score
+        yield from (e for e in (self.score, self.dropout) if e is not None)
         yield from super().expressions()
 
     @kept
@@ -364,18 +367,18 @@ class Attention(Node):
     @kept
     def writes(self) -> tuple[Buffer, ...]:
         """The buffers that it writes."""
-        return (self.out.buffer, *(() if self.logsumexp is None else (self.logsumexp.buffer,)))
+        return (self.out.buffer, *(o.buffer for o in (self.logsumexp, self.top) if o is not None))
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionGradient(Node):
     """The gradients of attention to q, k and v, never writing the scores. dims = (b, h, m, d of the output).
 
-        p = exp(scale * q k^T + score - logsumexp),  s = p * (grad v^T - inner)
-        of_q = scale * s k,  of_k = scale * s^T q,  of_v = p^T grad
+        p = exp(scale * q k^T + score - top - logsumexp),  s = p * (dropout * grad v^T - inner)
+        of_q = scale * s k,  of_k = scale * s^T q,  of_v = (p * dropout)^T grad
 
-    Operands as those of Attention. grad: the output's gradient; logsumexp and inner, strides (b, h, m): of each row
-    what the attention has stored, and the sum of grad times the output.
+    Operands, score and dropout as those of Attention. grad: the output's gradient; logsumexp, top and inner, strides
+    (b, h, m): of each row what the attention has stored, and the sum of grad times the output.
     """
 
     q: Operand
@@ -394,12 +397,15 @@ class AttentionGradient(Node):
     causal: bool
     key: Var
     score: Expr | None
+    dropout: Expr | None = None
+    top: Operand | None = None
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """What it reads: q, k, v, the gradient of the output, the logsumexp of the scores, and the rows' sums of
-        grad * out."""
-        return (self.q, self.k, self.v, self.grad, self.logsumexp, self.inner)
+        """What it reads: q, k, v, the gradient of the output, the logsumexp of the scores, the rows' sums of
+        grad * out, and the largest scores."""
+        of_rows = (self.logsumexp, self.inner, *(() if self.top is None else (self.top,)))
+        return (self.q, self.k, self.v, self.grad, *of_rows)
 
     @property
     def results(self) -> tuple[Operand, ...]:
@@ -407,8 +413,7 @@ class AttentionGradient(Node):
         return (self.of_q, self.of_k, self.of_v)
 
     def expressions(self) -> Iterator[Expr]:
-        if self.score is not None:
-            yield self.score
+        yield from (e for e in (self.score, self.dropout) if e is not None)
         yield from super().expressions()
 
     @kept

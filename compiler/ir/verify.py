@@ -101,6 +101,8 @@ def _node(node: Node, outer: tuple[Var, ...]) -> Iterator[str]:
         case Attention() | AttentionGradient():
             if node.score is not None:
                 yield from _expression(node.score, scope | {node.key}, {Acc("score", "f32")})
+            if node.dropout is not None:
+                yield from _expression(node.dropout, scope | {node.key}, set())
         case Scan():
             accs = {c.acc for c in node.carries}
             for carry in node.carries:

@@ -15,6 +15,7 @@ from ...runtime.errors import CompileError
 from .gpu_programs import (
     ATTENTION,
     FUSIONS,
+    GRADIENTS,
     LANES,
     MAPS,
     PIECES,
@@ -26,6 +27,7 @@ from .gpu_programs import (
     SPLITS,
     AttentionFacts,
     FusionFacts,
+    GradientFacts,
     LaneFacts,
     MapFacts,
     PieceFacts,
@@ -116,8 +118,8 @@ class Device:
             faster, see docs/decisions/0009) or "tf32".
         many: elements of a kernel from which a thread takes more of them: so many programs that what counts is the
             loads that are under way.
-        maps, rows, pieces, lanes, products, quantised, routines, attention: how much a program takes, by kind of
-            kernel.
+        maps, rows, pieces, lanes, products, quantised, routines, attention, gradients: how much a program takes, by
+            kind of kernel.
         splits, fusions: what is split over programs, and what one kernel computes for another.
     """
 
@@ -158,6 +160,7 @@ class Device:
     quantised: QuantisedFacts = QUANTISED
     routines: RoutineFacts = ROUTINES
     attention: AttentionFacts = ATTENTION
+    gradients: GradientFacts = GRADIENTS
     splits: SplitFacts = SPLITS
     fusions: FusionFacts = FUSIONS
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..ir.plans.tiles import GemmTile
+from ..ir.plans.tiles import AttentionTile, GemmTile
 
 
 @dataclass(frozen=True)
@@ -346,6 +346,57 @@ class AttentionFacts:
     padded_head: int = 256
 
 
+#: the longest head, and the tile of a kernel for it
+HeadTiles: TypeAlias = tuple[tuple[int, AttentionTile], ...]
+
+_HALF_WHOLE: HeadTiles = ((64, AttentionTile(64, 128, 8, 3)), (128, AttentionTile(64, 64, 8, 2)))
+_HALF_QUERIES: HeadTiles = (
+    (64, AttentionTile(128, 64, 8, 3)),
+    (128, AttentionTile(128, 32, 8, 3)),
+    (256, AttentionTile(64, 32, 8, 2)),
+    (512, AttentionTile(32, 16, 8, 2)),
+)
+_HALF_KEYS: HeadTiles = (
+    (64, AttentionTile(32, 64, 4, 3)),
+    (128, AttentionTile(32, 64, 4, 2)),
+    (256, AttentionTile(32, 64, 8, 2)),
+    (512, AttentionTile(16, 16, 8, 1)),
+)
+_PLAIN_KEYS: HeadTiles = (_HALF_KEYS[0], (128, AttentionTile(64, 64, 4, 2)), *_HALF_KEYS[2:])
+_FLOAT_WHOLE: HeadTiles = ((64, AttentionTile(32, 64, 8, 1)),)
+_FLOAT_QUERIES: HeadTiles = (
+    (64, AttentionTile(16, 32, 4, 1)),
+    (128, AttentionTile(16, 32, 4, 1)),
+    (512, AttentionTile(16, 16, 8, 1)),
+)
+_FLOAT_KEYS: HeadTiles = (
+    (64, AttentionTile(32, 32, 4, 1)),
+    (128, AttentionTile(16, 16, 4, 1)),
+    (512, AttentionTile(16, 16, 8, 1)),
+)
+
+
+@dataclass(frozen=True)
+class GradientFacts:
+    """Of the gradient of attention (docs/decisions/0142).
+
+    whole: of one kernel for all gradients, where the keys are one block; its steps of queries at most. queries, keys:
+    of the kernel over blocks of queries, and of that over blocks of keys, which are the second size of a tile. Each for
+    16 and for 32 bits. plain_keys: of keys of 16 bits where sizes are fixed and neither a mask nor dropout takes
+    registers. longest_head: that registers hold.
+    """
+
+    half_whole: HeadTiles = _HALF_WHOLE
+    half_queries: HeadTiles = _HALF_QUERIES
+    half_keys: HeadTiles = _HALF_KEYS
+    plain_keys: HeadTiles = _PLAIN_KEYS
+    float_whole: HeadTiles = _FLOAT_WHOLE
+    float_queries: HeadTiles = _FLOAT_QUERIES
+    float_keys: HeadTiles = _FLOAT_KEYS
+    whole_steps: int = 8
+    longest_head: int = 512
+
+
 #: elements of a thread of a tile, and warps of a program, where a row says nothing else
 EACH, PROGRAM_WARPS = 8, 16
 #: rows and columns of a matrix that a factorisation has in registers; of one in scratch memory, of which a row or a
@@ -356,4 +407,5 @@ MATRIX_IN_REGISTERS, MATRIX_IN_MEMORY, MATRIX_OF_SOLVER, MATRIX_OF_EXP = 128, 40
 MAPS, ROWS, PIECES, LANES = MapFacts(), RowFacts(), PieceFacts(), LaneFacts()
 PRODUCTS, QUANTISED, ROUTINES = ProductFacts(), QuantisedFacts(), RoutineFacts()
 PIXELS = PixelFacts()
-SPLITS, FUSIONS, ATTENTION = SplitFacts(), FusionFacts(), AttentionFacts()
+SPLITS, FUSIONS = SplitFacts(), FusionFacts()
+ATTENTION, GRADIENTS = AttentionFacts(), GradientFacts()

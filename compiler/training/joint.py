@@ -27,6 +27,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from ...runtime.errors import CompileError
 from ..model.graph import ModelGraph
 from ..model.source_lines import origin, place_of
+from .attention import whole_attention
 from .recorder import NotRecorded, has_fixed_sizes, record
 
 __all__ = ["Forward", "fake", "gradients", "mode_of", "recorded", "trace"]
@@ -48,34 +49,47 @@ def fake(mode: FakeTensorMode, value: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Forward:
-    """The captured graph as a function: of its placeholders and constants, to its outputs."""
+    """The captured graph as a function: of its placeholders and constants, to its outputs.
+
+    whole: attention stays one operator, with its dropout (attention.py).
+    """
 
     graph: ModelGraph
     sources: tuple[fx.Node, ...]
+    whole: bool = False
 
     @classmethod
-    def of(cls, graph: ModelGraph) -> Forward:
-        return cls(graph, tuple(n for n in graph.module.graph.nodes if n.op in ("placeholder", "get_attr")))
+    def of(cls, graph: ModelGraph, whole: bool = False) -> Forward:
+        return cls(graph, tuple(n for n in graph.module.graph.nodes if n.op in ("placeholder", "get_attr")), whole)
 
     def __call__(self, values: Mapping[fx.Node, Any]) -> list[Any]:
         """The outputs; values: one for each of the sources."""
-        return list(_Replay(self.graph.module, values).run(enable_io_processing=False))
+        return list(_Replay(self.graph.module, values, self.whole).run(enable_io_processing=False))
 
 
 class _Replay(fx.Interpreter):
     """Runs a graph on given values of placeholders and constants; notes at which node it is."""
 
-    def __init__(self, module: fx.GraphModule, values: Mapping[fx.Node, Any]) -> None:
+    node: fx.Node
+
+    def __init__(self, module: fx.GraphModule, values: Mapping[fx.Node, Any], whole: bool) -> None:
         super().__init__(module)
-        self.values = values
+        self.values, self.whole = values, whole
 
     def run_node(self, n: fx.Node) -> Any:
         if n in self.values:
             return self.values[n]
+        self.node = n
         try:
             return super().run_node(n)
         except NotImplementedError as error:
             raise _no_derivative(n, error) from error
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        found = None
+        if self.whole and target is torch.ops.aten.scaled_dot_product_attention.default:
+            found = whole_attention(args, kwargs, self.node.meta.get("val"))
+        return super().call_function(target, args, kwargs) if found is None else found
 
 
 def gradients(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import torch
 from ...runtime.errors import CompileError
 from ...runtime.text import counted
 from ..capture.export import CaptureRequest, capture_request
+from ..machine.targets import Family
 from ..model.graph import ModelGraph
 from ..model.source_lines import is_torch_file
 from .plan import Plan, plan_of
@@ -138,12 +139,14 @@ def training_request(
     return TrainingRequest(model, args, kwargs, targets, loss, plan, settings, dynamic_shapes, dynamic, dtype)
 
 
-def capture_training(request: TrainingRequest) -> list[ModelGraph]:
-    """All entry points of the package. Raises CompileError with the user's line where there is one."""
+def capture_training(request: TrainingRequest, families: Collection[Family] = frozenset({"cpu"})) -> list[ModelGraph]:
+    """All entry points of the package. families: of its targets. Raises CompileError with the user's line where there
+    is one."""
     with refusing_own_backwards():
         forward = capture_request(_capture(request, "step"))
     notes = () if request.model.training else (_IN_EVAL,)
-    graphs = {g.name: replace(g, notes=g.notes + notes) for g in entry_graphs(forward, request.plan, request.settings)}
+    made = entry_graphs(forward, request.plan, request.settings, families)
+    graphs = {g.name: replace(g, notes=g.notes + notes) for g in made}
     if "evaluate" in request.settings.entries:
         with _evaluating(request.model):
             graphs["evaluate"] = capture_request(_capture(request, "evaluate"))

@@ -9,7 +9,7 @@ update(lr=...)                                 the same from the kept gradients,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import fx
 from ...runtime.errors import CompileError
 from ..capture.state import memory_key
 from ..capture.trees import LEAF
+from ..machine.targets import Family
 from ..model.graph import ModelGraph
 from ..model.source_lines import place_of
 from .entry import Entry, Results, Values
@@ -102,18 +103,22 @@ def accumulators(plan: Plan) -> dict[str, torch.Tensor]:
     return {f"gradient.{t.name}": torch.zeros_like(t.parameter.detach()) for t in plan.trained}
 
 
-def entry_graphs(forward: ModelGraph, plan: Plan, settings: Settings) -> list[ModelGraph]:
+def entry_graphs(
+    forward: ModelGraph, plan: Plan, settings: Settings, families: Collection[Family] = frozenset({"cpu"})
+) -> list[ModelGraph]:
     """The entry points that differentiate or update, in the order of settings.entries.
 
     Args:
         forward: model and loss in training mode; its first output is the loss.
+        families: of the targets.
 
     Raises:
         CompileError: the loss or a parameter has no gradient, or something in the graph cannot be differentiated.
     """
     _check_forward(forward)
     state = _State.of(plan, settings)
-    maker = _Maker(forward, plan, settings, state, accumulators(plan) if "accumulate" in settings.entries else {})
+    sums = accumulators(plan) if "accumulate" in settings.entries else {}
+    maker = _Maker(Forward.of(forward, set(families) == {"cuda"}), plan, settings, state, sums)
     return [getattr(maker, name)() for name in settings.entries if hasattr(_Maker, name)]
 
 
@@ -138,11 +143,11 @@ class _Maker:
     """Makes entry points from one captured graph."""
 
     def __init__(
-        self, forward: ModelGraph, plan: Plan, settings: Settings, state: _State, sums: Mapping[str, torch.Tensor]
+        self, function: Forward, plan: Plan, settings: Settings, state: _State, sums: Mapping[str, torch.Tensor]
     ) -> None:
-        self.forward, self.plan, self.settings, self.state, self.sums = forward, plan, settings, state, sums
+        self.function, self.plan, self.settings, self.state, self.sums = function, plan, settings, state, sums
+        self.forward = forward = function.graph
         self.mode = mode_of(forward)
-        self.function = Forward.of(forward)
         self.parameters = self._parameters()
         self.trained = {node: trained.name for node, trained in zip(self.parameters, plan.trained, strict=True)}
         self.hyper = {name: plan.values(name) for name in plan.hyper}

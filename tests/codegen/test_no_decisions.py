@@ -63,7 +63,9 @@ REASONS: dict[str, dict[str, str]] = {
         "(tap.extent.constant or 0) < PAIR": "loads that have a spelling as pairs", "PAIR": "likewise",
         "len(odd) != 1": "likewise", "factor != 1": "likewise", "len(monomial) != 1": "likewise",
     },
-    "cuda/attention.py": {"self.group > 1": TERM, "LOWEST": "a number that powers of two hold"},
+    "cuda/attention.py": {"LOWEST": "a number that powers of two hold"},
+    "cuda/attention_gradient.py": {"rows.group > 1": TERM},
+    "cuda/attention_rows.py": {"self.group > 1": TERM},
     "cuda/conv.py": {
         "self.taps > 1": TERM, "window.kernel[axis] > 1": TERM, "n > 1": TERM, "n == 1": TERM, "dilation == 1": TERM,
         "sum((n > 1 for n in kernel)) > 1": TERM, "chunks == 1": TERM, "behind == 1": TERM,

@@ -104,6 +104,21 @@ def test_the_generator_of_torch(name: str, interpreter: TritonInterpreter) -> No
     check(found, wanted(CudaGenerator(SEED, RESIDENT)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(64, 96), (3, 5, 4), (7, 5)])
+def test_neighbours_share_a_block(shape: tuple[int, ...], dtype: torch.dtype, interpreter: TritonInterpreter) -> None:
+    """Four elements take the words of one block where torch has their threads do so."""
+    x = torch.ones(shape, dtype=dtype)
+    program = device_program(Call1(lambda x: torch.native_dropout(x, 0.4, True)[1]).eval(), (x,))
+    (kernel,) = program.code.kernels
+    count, width = x.numel(), 16 // dtype.itemsize
+    together = width if count % width == 0 else 4 if count % 4 == 0 else 1
+    assert ("random_fours" in kernel.source) == (together > 1)
+    (found,) = run_interpreted(program, interpreter, (x,), seed=SEED)
+    wanted = CudaGenerator(SEED, RESIDENT).dropout(count, dtype.itemsize) < 0.6
+    assert torch.equal(found.reshape(-1), wanted.reshape(-1))
+
+
 def test_seeds_draw_other_numbers(interpreter: TritonInterpreter) -> None:
     program = device_program(Call1(lambda x: torch.randn_like(x)).eval(), (X,))
     one, two, again = (run_interpreted(program, interpreter, (X,), seed=seed)[0] for seed in (1, 2, 1))

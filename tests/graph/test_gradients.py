@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 import torch
 from mycc.compiler.capture import capture
+from mycc.compiler.graph.decompose.gradients import (
+    cudnn_attention_backward,
+    efficient_attention_backward,
+    flash_attention_backward,
+)
 from mycc.compiler.graph.passes import run_graph_passes
 from mycc.compiler.lower.core.driver import unsupported
 from mycc.compiler.verify import eager
@@ -154,3 +159,35 @@ def test_attention_backward(name: str, dynamic: bool) -> None:
     for batch in (2, 1, 5) if dynamic else (2,):
         for got, want in zip(eager(result, inputs(batch)), function(*inputs(batch)), strict=True):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["flash", "efficient", "efficient, of the mask", "cudnn"])
+@pytest.mark.parametrize("size", [8, 600], ids=["whole", "spelled out"])
+def test_the_gradients_of_fused_attention_on_gpus(name: str, size: int) -> None:
+    """Operators that torch has on GPUs alone: their definitions on tensors of a CPU. A head of 600 has no kernel."""
+    parts = [normal(2, 2, rows, size, seed=rows).float().requires_grad_(True) for rows in (5, 7, 7)]
+    mask = normal(1, 2, 5, 7, seed=3).float().requires_grad_(True) if name != "flash" else None
+    y = F.scaled_dot_product_attention(*parts, attn_mask=mask)
+    grad = normal(*y.shape, seed=4).float()
+    wanted = torch.autograd.grad(y, [*parts, *([] if mask is None else [mask])], grad)
+    scores = parts[0] @ parts[1].mT / size**0.5 + (0 if mask is None else mask)
+    log, nothing = torch.logsumexp(scores, -1).detach(), torch.empty(0)
+    q, k, v, out = (t.detach() for t in (*parts, y))
+    bias = None if mask is None else mask.detach()
+    if name == "flash":
+        found: Any = flash_attention_backward(
+            grad, q, k, v, out, log, nothing, nothing, 5, 7, 0.0, False, nothing, nothing
+        )
+    elif name == "cudnn":
+        log = log.unsqueeze(-1)
+        found = cudnn_attention_backward(
+            grad, q, k, v, out, log, nothing, nothing, bias, nothing, nothing, 5, 7, 0.0, False
+        )
+    else:
+        wants = [True, True, True, name != "efficient"]
+        log = F.pad(log, (0, 27))
+        found = efficient_attention_backward(grad, q, k, v, bias, out, log, nothing, nothing, 0.0, wants)
+    for f, w in zip(found, wanted, strict=False):
+        if f is not None:
+            torch.testing.assert_close(f, w, rtol=1e-4, atol=1e-5)
+    assert sum(f is not None for f in found) == (4 if name == "efficient, of the mask" else 3)

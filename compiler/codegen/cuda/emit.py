@@ -146,6 +146,10 @@ class TritonEmitter:
         """The text of a load of what is in memory, in its own type."""
         return self._loaded(e, e.index, ())
 
+    def bind(self, e: Expr, name: str) -> None:
+        """Has an expression be what a name holds."""
+        self._done[e] = Printed(name)
+
     def load_early(self, e: Load) -> None:
         """Loads an element now, under a name, for the expressions to come."""
         if e not in self._done:

@@ -10,12 +10,21 @@ from ....runtime.errors import CompileError
 from ...ir.buffers import Buffer
 from ...ir.index import ZERO, Index, maximum
 from ...ir.nodes import Map, Nest, Reduce, Scan, Scatter
-from ...ir.plans.gpu import AttentionPlan, MapPlan, ProductPlan, RoutinePlan, RowsPlan, ScanPlan, ScatterPlan
+from ...ir.plans.gpu import (
+    AttentionPlan,
+    GradientPlan,
+    MapPlan,
+    ProductPlan,
+    RoutinePlan,
+    RowsPlan,
+    ScanPlan,
+    ScatterPlan,
+)
 from ...ir.plans.kernel import Kernel
 from ...ir.plans.tiles import Tile
 from ...ir.program import AnyNode, Assert
 from ...ir.routines import Custom, Routine
-from ...ir.structured import Attention, Conv, Gemm
+from ...ir.structured import Attention, AttentionGradient, Conv, Gemm
 from ...lower.core.shapes import sizes_of
 from ...machine.gpu import Device
 from ...model.graph import ModelGraph
@@ -114,7 +123,10 @@ def kernel_launches(kernel: Kernel, name: str, device: Device, tile: Tile | None
             return (map_launch(node, name, plan),)
         case ((Reduce() | Nest()), RowsPlan() as plan):
             return (rows_launch(node, name, plan),)
-        case ((Gemm() | Conv() | Attention()), (ProductPlan() | AttentionPlan()) as plan):
+        case (
+            (Gemm() | Conv() | Attention() | AttentionGradient()),
+            (ProductPlan() | AttentionPlan() | GradientPlan()) as plan,
+        ):
             return matrix_launches(node, name, plan)
         case Scan(), ScanPlan() as plan:
             return (scan_launch(node, name, plan),)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ...ir.expr import Expr, substitute
+from ...ir.expr import Call, Expr, substitute
+from ...ir.fours import FOUR
 from ...ir.index import ONE, ZERO, Atom, Index, Var, product
 from ...ir.nodes import Map, Node, Store
 from ...ir.plans.gpu import GpuPlan, MapPlan
@@ -66,10 +67,26 @@ def _flat(node: Map, name: str, plan: MapPlan) -> Launch:
     total = product(v.extent for v in node.dims)
     i, (block,) = Var("i", total), plan.block
     emit = TritonEmitter(scope, {i: Place("i", ("i",))}, {} if whole(total, block) else {"i": "i_inside"})
-    emit_stores(emit, node.stores, flattened(node.dims, i) if total != ONE else dict.fromkeys(node.dims, ZERO))
+    values: dict[Atom, Index] = flattened(node.dims, i) if total != ONE else dict.fromkeys(node.dims, ZERO)
+    if plan.fours:
+        _words(emit, node, values, i, block)
+    emit_stores(emit, node.stores, values)
     text = TritonEmitter(scope, {}).index(total)
     view = MapFlat("", _wide(scope), block, not whole(total, block), text, tuple(emit.lines), plan.pdl)
     return finish("map_flat.py.j2", view, scope, name, grid(blocks(total, block)), node, plan)
+
+
+def _words(emit: TritonEmitter, node: Map, values: dict[Atom, Index], i: Var, block: int) -> None:
+    """Lines that make the random words of a run of elements, four at a time."""
+    quarter, wide = block // FOUR, _wide(emit.scope)
+    emit.lines.append(f"j = tl.program_id(0){wide} * {quarter} + tl.arange(0, {quarter})")
+    words = TritonEmitter(emit.scope, {i: Place(f"(j * {FOUR})", ("j",))}, stem="word", lines=emit.lines)
+    found = (e for s in node.stores for e in substitute(s.value, values).walk())
+    drawn = [e for e in dict.fromkeys(found) if isinstance(e, Call) and e.op == "random_word"]
+    for k, e in enumerate(drawn):
+        operands = ", ".join(words.value(a) for a in e.args[:3])
+        emit.lines.append(f"words{k} = random_fours({operands})")
+        emit.bind(e, f"words{k}")
 
 
 def _tile(node: Map, name: str, plan: MapPlan) -> Launch:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...ir.buffers import Buffer
-from ...ir.plans.gpu import AttentionPlan, ProductPlan
-from ...ir.structured import Attention, Conv, Gemm
+from ...ir.plans.gpu import AttentionPlan, GradientPlan, ProductPlan
+from ...ir.structured import Attention, AttentionGradient, Conv, Gemm
 from .attention import attention_launch
+from .attention_gradient import gradient_launches
 from .conv import conv_launch
 from .conv_gradient import gradient_launch
 from .gemm import gemm_launch
@@ -25,8 +26,13 @@ def product_launch(node: Gemm | Conv, name: str, plan: ProductPlan) -> Launch:
     return planes_launch(name, node, plan) if plan.form == "planes" else gemm_launch(name, node, plan)
 
 
-def matrix_launches(node: Gemm | Conv | Attention, name: str, plan: ProductPlan | AttentionPlan) -> tuple[Launch, ...]:
-    """The launches of a matrix node: one, or one for each range of sizes that has a plan of its own."""
+def matrix_launches(
+    node: Gemm | Conv | Attention | AttentionGradient, name: str, plan: ProductPlan | AttentionPlan | GradientPlan
+) -> tuple[Launch, ...]:
+    """The launches of a matrix node: one, or one for each part or each range of sizes that has a plan of its own."""
+    if isinstance(node, AttentionGradient):
+        assert isinstance(plan, GradientPlan)
+        return gradient_launches(name, node, plan)
     if isinstance(node, Attention):
         assert isinstance(plan, AttentionPlan)
         return (attention_launch(name, node, plan),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -39,12 +39,14 @@ def known_values(work: Work) -> dict[str, int]:
        sdpa(q, k, v, full(True))                        ->   sdpa(q, k, v)
        sdpa(q, k, v, ge(i, j))                          ->   sdpa(q, k, v, is_causal=True)
 
+    and the same of mycc::trained_attention and its gradient.
+
     Proved for all values of the size symbols (index_values.py); a table is only sliced where the positions provably
     stay inside it. Needs NORMAL; establishes KNOWN: no computed position or mask is left that has a formula.
     """
     values = IndexValues(work.constants, work.ranges)
     counts = {
-        "masks recognised": _done(work, values, attention_mask, _calls(work, "scaled_dot_product_attention")),
+        "masks recognised": _done(work, values, attention_mask, (n for n in work.nodes() if _places(n) is not None)),
         "position lookups": _done(work, values, _lookup, _calls(work, "embedding")),
         "index lookups": _done(work, values, _index_as_view, _calls(work, "index")),
         "neutral operands": _done(work, values, _neutral, _calls(work, *_NEUTRAL)),
@@ -88,19 +90,40 @@ def _calls(work: Work, *names: str) -> Iterator[Node]:
 
 
 # attention masks -----------------------------------------------------------------------------------------------------
+class _Places(NamedTuple):
+    """Where an attention has its queries, its mask, and whether it is causal among its arguments; keys are behind the
+    queries."""
+
+    query: int
+    mask: int
+    causal: int
+
+
+_TRAINED = {
+    "mycc.trained_attention.default": _Places(0, 3, 6),
+    "mycc.attention_gradient.default": _Places(1, 7, 10),
+}
+
+
+def _places(node: Node) -> _Places | None:
+    return _Places(0, 3, 5) if is_op(node, "scaled_dot_product_attention") else _TRAINED.get(str(node.target))
+
+
 def attention_mask(work: Work, values: IndexValues, node: Node) -> bool:
     """Drops a mask that allows everything; turns one that allows key <= query into is_causal."""
+    at = _places(node)
+    assert at is not None
     args = list(node.args) + [None, 0.0, False][len(node.args) - 3 :]
-    mask = args[3]
-    if not isinstance(mask, Node) or args[5]:
+    mask = args[at.mask]
+    if not isinstance(mask, Node) or args[at.causal]:
         return False
     form = values.form(mask)
     if not isinstance(form, Choice):
         return False
     if form.uniform and _allows(form.yes):
-        args[3] = None
-    elif _is_causal(form, mask) and _covers_scores(mask, args[0], args[1]):
-        args[3], args[5] = None, True
+        args[at.mask] = None
+    elif _is_causal(form, mask) and _covers_scores(mask, args[at.query], args[at.query + 1]):
+        args[at.mask], args[at.causal] = None, True
     else:
         return False
     node.args = tuple(args)

@@ -38,8 +38,13 @@ _DROPOUT = {
     "_scaled_dot_product_flash_attention_for_cpu_backward": 6,
 }
 
-#: our own, of which the recognition of attention decides what it becomes
-_OWN_ATTENTION = ("mycc.attention.default", "mycc.softmax_values.default")
+#: our own, which the lowering takes in float32: the recognition of attention decides what the first two become
+_OWN_ATTENTION = (
+    "mycc.attention.default",
+    "mycc.softmax_values.default",
+    "mycc.trained_attention.default",
+    "mycc.attention_gradient.default",
+)
 
 OpOverload = torch._ops.OpOverload
 _ROUNDS = 8  # a decomposition may bring in operators that have one themselves

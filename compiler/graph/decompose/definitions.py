@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,8 +30,3 @@ def widened(*tensors: Tensor | None) -> tuple[Any, ...]:
     """Half-precision tensors in float32, in which torch computes these operators; others as they are."""
     halves = (torch.float16, torch.bfloat16)
     return tuple(t.float() if t is not None and t.dtype in halves else t for t in tensors)
-
-
-def attention_scale(head_size: int) -> float:
-    """What attention multiplies its scores with unless it is told: 1 / sqrt(head_size). Of no elements all are 0."""
-    return 1.0 / math.sqrt(max(head_size, 1))

@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .definitions import NoDecomposition, attention_scale, definition, widened
+from ...machine.gpu_programs import GRADIENTS
+from ...model.operators.trained_attention import attention_gradient, attention_scale, score_gradients, trained_attention
+from .definitions import NoDecomposition, definition
 
 aten = torch.ops.aten
+mycc = torch.ops.mycc
 
 #: channels of a group from which on the gradient of the weights is a product for each tap, not one for all
 _MANY_CHANNELS = 16
@@ -171,53 +174,37 @@ def _tap(windows: Tensor, place: Sequence[int]) -> Tensor:
 
 
 # attention -----------------------------------------------------------------------------------------------------------
-def _scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """q k^T * scale + mask, -inf where a key is not seen."""
-    scores = torch.matmul(q, k.transpose(-1, -2)) * scale
-    if causal:
-        rows, columns = q.shape[-2], k.shape[-2]
-        seen = torch.arange(columns) <= torch.arange(rows).unsqueeze(1)
-        scores = torch.where(seen, scores, -math.inf)
-    if mask is None:
-        return scores
-    return torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask
+definition("mycc.trained_attention")(trained_attention)
+definition("mycc.attention_gradient")(attention_gradient)
 
 
-def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Those of the values; 0 in rows that see no key, which only a mask makes."""
-    weights = torch.softmax(scores, -1)
-    if mask is None:
-        return weights
-    return torch.where(scores.amax(-1, keepdim=True) == -math.inf, 0.0, weights)
+def _scale(q: Tensor, scale: float | None) -> float:
+    return attention_scale(q.shape[-1]) if scale is None else scale
+
+
+def _is_whole(q: Tensor, v: Tensor) -> bool:
+    """Whether kernels have the attention and its gradient as a whole: those of GPUs hold rows of fixed sizes."""
+    sizes = (q.shape[-1], v.shape[-1])
+    return all(isinstance(n, int) and n <= GRADIENTS.longest_head for n in sizes)
+
+
+def _attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
+) -> tuple[Tensor, Tensor]:
+    """The result and its logarithms of sums of exponentials, which are 0 where a row sees no key."""
+    found: Any = mycc.trained_attention if _is_whole(q, v) else trained_attention
+    out, logsumexp, top = found(q, k, v, mask, None, 0.0, causal, _scale(q, scale))
+    return out, logsumexp if mask is None or mask.dtype == torch.bool else logsumexp + top
 
 
 def _gradients(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Those of queries, keys, values and scores; of rows that see no key all are 0."""
-    grad, q, k, v, mask = widened(grad, q, k, v, mask)
-    shared = k.shape[1]
-    k, v = _for_each_query(q, k), _for_each_query(q, v)
-    factor = attention_scale(q.shape[-1]) if scale is None else scale
-    scores = _scores(q, k, mask, causal, factor)
-    weights = _weights(scores, mask)
-    of_weights = torch.matmul(grad, v.transpose(-1, -2))
-    inner = (weights * of_weights).sum(-1, keepdim=True)
-    of_scores = weights * (of_weights - inner)
-    of_q = torch.matmul(of_scores, k) * factor
-    of_k = torch.matmul(of_scores.transpose(-1, -2), q) * factor
-    of_v = torch.matmul(weights.transpose(-1, -2), grad)
-    return of_q, _of_shared(of_k, shared), _of_shared(of_v, shared), of_scores
-
-
-def _for_each_query(q: Tensor, keys: Tensor) -> Tensor:
-    """Keys or values of as many heads as the queries have: several heads of queries share one of theirs."""
-    return keys if q.shape[1] == keys.shape[1] else keys.repeat_interleave(q.shape[1] // keys.shape[1], 1)
-
-
-def _of_shared(gradient: Tensor, heads: int) -> Tensor:
-    """The gradient of keys or values that several heads of queries share."""
-    return gradient if gradient.shape[1] == heads else gradient.unflatten(1, (heads, -1)).sum(2)
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, mask: Tensor | None, causal: bool,
+    scale: float | None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Those of queries, keys and values; of rows that see no key all are 0."""
+    found: Any = mycc.attention_gradient if _is_whole(q, v) else attention_gradient
+    of_q, of_k, of_v = found(grad, q, k, v, out, logsumexp, None, mask, None, 0.0, causal, _scale(q, scale))
+    return of_q, of_k, of_v
 
 
 def _without_dropout(probability: float) -> None:
@@ -242,16 +229,8 @@ def flash_attention_for_cpu(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The result, and the logarithms of the sums of exponentials, in float32 at least."""
     _without_dropout(dropout_p)
-    dtype = q.dtype
-    q, k, v, mask = widened(q, k, v, attn_mask)
-    k, v = _for_each_query(q, k), _for_each_query(q, v)
-    scores = _scores(q, k, mask, is_causal, attention_scale(q.shape[-1]) if scale is None else scale)
-    logsumexp = torch.logsumexp(scores, -1)
-    if mask is not None:
-        logsumexp = torch.where(logsumexp == -math.inf, 0.0, logsumexp)  # of rows that see no key
-    return torch.matmul(_weights(scores, mask), v).to(dtype), logsumexp
+    return _attention(q, k, v, attn_mask, is_causal, scale)
 
 
 @definition("aten._scaled_dot_product_flash_attention_for_cpu_backward")
@@ -269,7 +248,7 @@ def flash_attention_for_cpu_backward(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     _without_dropout(dropout_p)
-    return _gradients(grad, q, k, v, attn_mask, is_causal, scale)[:3]
+    return _gradients(grad, q, k, v, out, logsumexp, attn_mask, is_causal, scale)
 
 
 @definition("aten._scaled_dot_product_flash_attention_backward")
@@ -292,7 +271,33 @@ def flash_attention_backward(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     _without_dropout(dropout_p)
-    return _gradients(grad, q, k, v, None, is_causal, scale)[:3]
+    return _gradients(grad, q, k, v, out, logsumexp, None, is_causal, scale)
+
+
+@definition("aten._scaled_dot_product_cudnn_attention_backward")
+def cudnn_attention_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    attn_bias: Tensor | None,
+    cum_seq_q: Tensor,
+    cum_seq_k: Tensor,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The logarithms have one more dimension, of size 1."""
+    _without_dropout(dropout_p)
+    logsumexp = logsumexp.squeeze(-1) if logsumexp.dim() == q.dim() else logsumexp
+    return _gradients(grad, q, k, v, out, logsumexp, attn_bias, is_causal, scale)
 
 
 @definition("aten._scaled_dot_product_efficient_attention_backward")
@@ -312,7 +317,11 @@ def efficient_attention_backward(
     *,
     scale: float | None = None,
 ) -> tuple[Tensor | None, ...]:
+    """torch stores logarithms of more rows than there are."""
     _without_dropout(dropout_p)
-    *three, of_scores = _gradients(grad, q, k, v, attn_bias, is_causal, scale)
-    of_bias = None if attn_bias is None else of_scores.sum_to_size(attn_bias.shape)
-    return tuple(g if wanted else None for g, wanted in zip((*three, of_bias), grad_input_mask, strict=True))
+    logsumexp = logsumexp[:, :, : q.shape[2]]
+    found: list[Tensor | None] = [*_gradients(grad, q, k, v, out, logsumexp, attn_bias, is_causal, scale), None]
+    if attn_bias is not None and grad_input_mask[3]:
+        of_scores = score_gradients(grad, q, k, v, attn_bias, None, 0.0, is_causal, _scale(q, scale))[1]
+        found[3] = of_scores.sum_to_size(attn_bias.shape)
+    return tuple(g if wanted else None for g, wanted in zip(found, grad_input_mask, strict=True))

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ...model.operators import own
+from ...model.operators.trained_attention import attention_scale
 from .basic import vector_norm
-from .definitions import attention_scale, definition, widened
+from .definitions import definition, widened
 
 aten = torch.ops.aten
 

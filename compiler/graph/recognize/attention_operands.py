@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..decompose.definitions import attention_scale
+from ...model.operators.trained_attention import attention_scale
 from ..node import Node
 from ..patterns import (
     dtype,

@@ -158,16 +158,20 @@ def run_attention(node: Attention, memory: Memory) -> None:
     k, v = (np.repeat(t, heads // groups if groups else 1, 1) for t in (k, v))
     with np.errstate(all="ignore"):
         scores, hidden = _scores(node, q, k, memory)
-        result = _weighted(scores, v, hidden)
+        result = _weighted(scores, v, hidden, _dropout(node, memory))
         high = scores.max(-1, initial=-np.inf)
         shift = np.where(high == -np.inf, 0.0, high)
-        log = np.where(high == -np.inf, node.empty, np.log(np.exp(scores - shift[..., None]).sum(-1)) + shift)
+        log = np.where(high == -np.inf, node.empty, np.log(np.exp(scores - shift[..., None]).sum(-1)))
+        log = log if node.top is not None else log + shift
         if node.sink is not None:
             sink = _operand(memory, node.sink, node.sink.strides, (batch, heads, rows)).over((batch, heads, rows))
-            result = np.where(high == -np.inf, 0.0, 1 / (1 + np.exp(sink - log)))[..., None] * result
+            whole = log if node.top is None else log + shift
+            result = np.where(high == -np.inf, 0.0, 1 / (1 + np.exp(sink - whole)))[..., None] * result
     _put(memory, node.out, node.dims, result)
     if node.logsumexp is not None:
         _put(memory, node.logsumexp, node.dims[:3], log)
+    if node.top is not None:
+        _put(memory, node.top, node.dims[:3], shift)
 
 
 def run_attention_gradient(node: AttentionGradient, memory: Memory) -> None:
@@ -183,11 +187,13 @@ def run_attention_gradient(node: AttentionGradient, memory: Memory) -> None:
     k, v = read(node.k, batch, groups, keys, depth), read(node.v, batch, groups, keys, width)
     k, v = (np.repeat(t, shared, 1) for t in (k, v))
     log, inner = (read(o, batch, heads, rows)[..., None] for o in (node.logsumexp, node.inner))
+    top = 0.0 if node.top is None else read(node.top, batch, heads, rows)[..., None]
     with np.errstate(all="ignore"):
         scores, hidden = _scores(node, q, k, memory)
-        weights = np.where(hidden, 0.0, np.exp(scores - log))
-        of_scores = np.where(hidden, 0.0, weights * (grad @ v.swapaxes(-1, -2) - inner)) * node.scale
-        of_k, of_v = of_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ grad
+        dropout = _dropout(node, memory)
+        weights = np.where(hidden, 0.0, np.exp(scores - top - log))
+        of_scores = np.where(hidden, 0.0, weights * (dropout * (grad @ v.swapaxes(-1, -2)) - inner)) * node.scale
+        of_k, of_v = of_scores.swapaxes(-1, -2) @ q, (weights * dropout).swapaxes(-1, -2) @ grad
         of_k, of_v = (t.reshape(batch, groups, shared, keys, t.shape[-1]).sum(2) for t in (of_k, of_v))
     _put(memory, node.of_q, (*node.dims[:3], Var("q", node.head_size)), of_scores @ k)
     shape = (node.dims[0], Var("group", node.kv_heads), Var("key", node.keys))
@@ -208,6 +214,14 @@ def _scores(node: Attention | AttentionGradient, q: Array, k: Array, memory: Mem
     return np.where(hidden, -np.inf, scores), hidden
 
 
+def _dropout(node: Attention | AttentionGradient, memory: Memory) -> Array | float:
+    """What weights are multiplied with, [b, h, m, key]."""
+    if node.dropout is None:
+        return 1.0
+    iterations = Iterations.over(memory, (*node.dims[:3], node.key))
+    return iterations.value(node.dropout).over(iterations.shape)
+
+
 def _put(memory: Memory, operand: Operand, loops: Sequence[Var], values: Array) -> None:
     """Stores an element for each turn of the loops; an operand without a stride for the last one is dense there."""
     strides = [*operand.strides, as_index(1)][: len(loops)]
@@ -215,11 +229,12 @@ def _put(memory: Memory, operand: Operand, loops: Sequence[Var], values: Array) 
     Iterations.over(memory, tuple(loops)).put(operand.buffer, place, Value(values))
 
 
-def _weighted(scores: Array, v: Array, hidden: Array) -> Array:
-    """softmax(scores) v; the keys that are hidden from a query are not read for it."""
+def _weighted(scores: Array, v: Array, hidden: Array, dropout: Array | float) -> Array:
+    """(softmax(scores) * dropout) v; the keys that are hidden from a query are not read for it."""
     high = scores.max(-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(high == -np.inf, 0.0, high))
     total = weights.sum(-1, keepdims=True)
+    weights = weights * dropout
     if np.isfinite(v).all():
         sums = weights @ v
     else:

@@ -45,10 +45,13 @@ class MapPlan(GpuPlan):
     transpose   a program computes a tile: block[0] iterations of axes[0], along which stores are contiguous, and
                 block[1] iterations of axes[1], along which loads are contiguous
     rows        the same, where the second axis is all other loops in one
+
+    fours: random words are made four at a time, for neighbouring elements (ir/fours.py).
     """
 
     axes: tuple[Var, ...] = ()
     block: tuple[int, ...] = ()
+    fours: bool = False
 
     @property
     def both(self) -> bool:
@@ -317,6 +320,41 @@ class AttentionPlan(GpuPlan):
         """The tile, where it is decided."""
         assert self.tile is not None
         return self.tile
+
+
+@dataclass(frozen=True)
+class GradientPart(GpuPlan):
+    """The plan of one launch of the gradient of attention. Its forms:
+
+        whole     a program computes all three gradients of a key head, whose keys are one block
+        queries   a program computes the gradient of a block of queries, and walks over the keys
+        keys      a program computes the gradients of a block of keys and values, and walks over the queries
+
+    order: "late first" where the last blocks of queries see the most keys, "" where the order is that of memory.
+    """
+
+    tile: AttentionTile | None = None
+    order: str = ""
+    seen: SeenKeys | None = None
+
+    @property
+    def cut(self) -> AttentionTile:
+        """The tile, where it is decided."""
+        assert self.tile is not None
+        return self.tile
+
+
+@dataclass(frozen=True)
+class GradientPlan(GpuPlan):
+    """The plan of the gradient of attention: `whole`, by one launch for all three gradients, or `apart`. parts: of its
+    launches. head, value, seen, folded, precision: as in AttentionPlan."""
+
+    head: int = 0
+    value: int = 0
+    seen: SeenKeys | None = None
+    folded: bool = False
+    precision: str = ""
+    parts: tuple[GradientPart, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ def map_expressions(node: N, function: Callable[[Expr], Expr], index: Callable[[
         changed = replace(changed, reductions=tuple(replace(f, value=function(f.value)) for f in changed.reductions))
     elif isinstance(changed, Gemm) and changed.prologue is not None:
         changed = replace(changed, prologue=replace(changed.prologue, value=function(changed.prologue.value)))
-    elif isinstance(changed, (Attention, AttentionGradient)) and changed.score is not None:
-        changed = replace(changed, score=function(changed.score))
+    elif isinstance(changed, (Attention, AttentionGradient)):
+        score, dropout = (None if e is None else function(e) for e in (changed.score, changed.dropout))
+        changed = replace(changed, score=score, dropout=dropout)
     elif isinstance(changed, Scan):
         carries = (replace(c, start=function(c.start), next=function(c.next)) for c in changed.carries)
         changed = replace(changed, carries=tuple(carries))

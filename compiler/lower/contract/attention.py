@@ -6,15 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ...graph.decompose.definitions import attention_scale
 from ...ir.buffers import Operand
 from ...ir.expr import Acc, Expr, cast
 from ...ir.index import ONE, ZERO, Index, Var, exact_div, of
 from ...ir.structured import Attention, AttentionGradient
+from ...model.operators.trained_attention import attention_scale
 from ..core.builder import call, number, where
 from ..core.context import Context
 from ..core.registry import row
 from ..core.tensor import Tensor, squeeze, unsqueeze
+from ..pointwise.create import filled
 from .matmul import HALVES
 
 
@@ -102,6 +103,60 @@ def _one_for_each_row(ctx: Context, sinks: Tensor, q: Tensor) -> Operand:
     return Operand(alone.strided.buffer, alone.strided.offset, tuple(strides))
 
 
+@row("mycc.trained_attention.default")
+def trained_attention(
+    ctx: Context,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    kept: Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See model/operators/trained_attention.py."""
+    _check_training(ctx, q, kept)
+    log = ctx.builder.temp(q.shape[:3], "f32")
+    top = ctx.builder.temp(q.shape[:3], "f32") if _has_top(ctx, mask) else None
+    out = attention_4d(ctx, q, k, v, mask, causal, scale, log, top=top, dropout=_Dropout.of(kept, dropout))
+    return out, log, filled(q.shape[:3], "f32", 0.0) if top is None else top
+
+
+def _has_top(ctx: Context, mask: Tensor | None) -> bool:
+    """Whether the largest score has a place of its own: a mask that is added may be a number without a logarithm."""
+    return mask is not None and mask.dtype != "bool" and ctx.builder.family != "cpu"
+
+
+@row("mycc.attention_gradient.default")
+def own_attention_gradient(
+    ctx: Context,
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    top: Tensor | None,
+    mask: Tensor | None,
+    kept: Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, ...]:
+    """See model/operators/trained_attention.py."""
+    _check_training(ctx, q, kept)
+    top = top if _has_top(ctx, mask) else None
+    return _gradient(ctx, grad, q, k, v, out, logsumexp, mask, causal, scale, top, _Dropout.of(kept, dropout))
+
+
+def _check_training(ctx: Context, q: Tensor, kept: Tensor | None) -> None:
+    if not ctx.takes_product(q.dtype) and q.dtype not in HALVES:
+        raise ctx.refuse(f"attention of {q.dtype} is not supported on this target")
+    if kept is not None and ctx.builder.family == "cpu":
+        raise ctx.refuse("attention that drops weights has kernels for GPUs alone")
+
+
 @row("aten._scaled_dot_product_flash_attention_for_cpu.default")
 def attention_with_logsumexp(
     ctx: Context,
@@ -134,20 +189,45 @@ def attention_gradient(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:
+    return _gradient(ctx, grad, q, k, v, out, logsumexp, attn_mask, is_causal, scale)
+
+
+def _gradient(
+    ctx: Context,
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float | None,
+    top: Tensor | None = None,
+    dropout: _Dropout | None = None,
+) -> tuple[Tensor, ...]:
     """The gradients of q, k and v, stored as [b, m, h, d]; the scores are made again, by blocks."""
     builder = ctx.builder
     inner = _inner_products(ctx, grad, out)
     q, k, v, grad = (_dense_rows(ctx, t) for t in (q, k, v, grad))
-    logsumexp = logsumexp if logsumexp.strided is not None else builder.map(logsumexp.shape, "f32", logsumexp.at)
-    sizes = _Sizes.of(ctx, q, k, v, attn_mask, scale)
+    logsumexp = _in_memory(ctx, logsumexp)
+    sizes = _Sizes.of(ctx, q, k, v, mask, scale, dropout=dropout)
     of_q, of_k, of_v = (builder.temp(t.shape, t.dtype, order=(0, 2, 1, 3)) for t in (q, k, v))
     node = AttentionGradient(
         sizes.dims, (), builder.origin, _operand(q), _operand(k), _operand(v), _operand(grad), _operand(logsumexp),
         _operand(inner), _operand(of_q), _operand(of_k), _operand(of_v), sizes.groups, sizes.keys, sizes.head_size,
-        sizes.scale, is_causal, sizes.key, sizes.score,
+        sizes.scale, causal, sizes.key, sizes.score, sizes.dropout,
+        None if top is None else _operand(_in_memory(ctx, top)),
     )  # fmt: skip
     builder.add(node)
     return of_q, of_k, of_v
+
+
+def _in_memory(ctx: Context, rows: Tensor) -> Tensor:
+    """Numbers of rows as an operand reads them, in float32."""
+    if rows.strided is not None and rows.dtype == "f32":
+        return rows
+    return ctx.builder.map(rows.shape, "f32", lambda i: cast(rows.at(i), "f32"))
 
 
 def _inner_products(ctx: Context, grad: Tensor, out: Tensor) -> Tensor:
@@ -160,8 +240,23 @@ def _inner_products(ctx: Context, grad: Tensor, out: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class _Dropout:
+    """Which weights are kept, and what they are multiplied with."""
+
+    kept: Tensor
+    factor: float
+
+    @classmethod
+    def of(cls, kept: Tensor | None, probability: float) -> _Dropout | None:
+        return None if kept is None else cls(kept, 1.0 / (1.0 - probability))
+
+    def value(self, at: list[Index]) -> Expr:
+        return where(self.kept.at(at), number(self.factor, "f32"), number(0.0, "f32"))
+
+
+@dataclass(frozen=True)
 class _Sizes:
-    """What attention and its gradient have in common; score: how the mask changes one."""
+    """What attention and its gradient have in common; score: how the mask changes one; dropout: of a weight."""
 
     dims: tuple[Var, ...]
     groups: Index
@@ -170,6 +265,7 @@ class _Sizes:
     scale: float
     key: Var
     score: Expr | None
+    dropout: Expr | None
 
     @classmethod
     def of(
@@ -181,6 +277,7 @@ class _Sizes:
         mask: Tensor | None,
         scale: float | None,
         softcap: float | None = None,
+        dropout: _Dropout | None = None,
     ) -> _Sizes:
         builder = ctx.builder
         b, h, m, d = q.shape
@@ -190,8 +287,9 @@ class _Sizes:
         factor = scale if scale is not None else attention_scale(ctx.integer(d))
         dims = tuple(builder.var(e, name) for e, name in zip((b, h, m, value_size), ("b", "h", "m", "d"), strict=True))
         key = builder.var(keys, "key")
-        score = _score(mask, softcap, [of(dims[0]), of(dims[1]), of(dims[2]), of(key)])
-        return cls(dims, groups, keys, d, float(factor), key, score)
+        at = [of(dims[0]), of(dims[1]), of(dims[2]), of(key)]
+        kept = None if dropout is None else dropout.value(at)
+        return cls(dims, groups, keys, d, float(factor), key, _score(mask, softcap, at), kept)
 
 
 def attention_4d(
@@ -206,16 +304,20 @@ def attention_4d(
     sink: Operand | None = None,
     softcap: float | None = None,
     empty: float = 0.0,
+    top: Tensor | None = None,
+    dropout: _Dropout | None = None,
 ) -> Tensor:
-    """logsumexp: where the logarithms of the sums of exponentials are stored, if at all. sink, empty: of the node."""
+    """logsumexp: where the logarithms of the sums of exponentials are stored, if at all. sink, empty, top: of the
+    node."""
     builder = ctx.builder
     q, k, v = (_dense_rows(ctx, t) for t in (q, k, v))
     out = builder.temp((*q.shape[:3], v.shape[3]), q.dtype, order=(0, 2, 1, 3))
-    sizes = _Sizes.of(ctx, q, k, v, mask, scale, softcap)
+    sizes = _Sizes.of(ctx, q, k, v, mask, scale, softcap, dropout)
     node = Attention(
         sizes.dims, (), builder.origin, _operand(q), _operand(k), _operand(v), _operand(out),
         sizes.groups, sizes.keys, sizes.head_size, sizes.scale, causal, sizes.key, sizes.score,
         logsumexp=None if logsumexp is None else _operand(logsumexp), sink=sink, empty=empty,
+        top=None if top is None else _operand(top), dropout=sizes.dropout,
     )  # fmt: skip
     builder.add(node)
     return out

@@ -72,16 +72,17 @@ def rename_buffers(node: AnyNode, names: dict[Buffer, Buffer]) -> AnyNode:
         case Conv():
             return replace(changed, x=operand(changed.x), w=names.get(changed.w, changed.w))
         case Attention():
-            score = expr(changed.score) if changed.score is not None else None
+            score, dropout = (None if e is None else expr(e) for e in (changed.score, changed.dropout))
             parts: dict[str, Any] = {name: operand(getattr(changed, name)) for name in ("q", "k", "v", "out")}
-            sides = {name: getattr(changed, name) for name in ("logsumexp", "sink")}
+            sides = {name: getattr(changed, name) for name in ("logsumexp", "top", "sink")}
             parts |= {name: operand(side) for name, side in sides.items() if side is not None}
-            return replace(changed, score=score, **parts)
+            return replace(changed, score=score, dropout=dropout, **parts)
         case AttentionGradient():
-            score = expr(changed.score) if changed.score is not None else None
+            score, dropout = (None if e is None else expr(e) for e in (changed.score, changed.dropout))
             own = ("q", "k", "v", "grad", "logsumexp", "inner", "of_q", "of_k", "of_v")
             parts = {name: operand(getattr(changed, name)) for name in own}
-            return replace(changed, score=score, **parts)
+            parts |= {"top": operand(changed.top)} if changed.top is not None else {}
+            return replace(changed, score=score, dropout=dropout, **parts)
         case Scan():
             carries = (replace(c, start=expr(c.start), next=expr(c.next)) for c in changed.carries)
             return replace(changed, carries=tuple(carries))

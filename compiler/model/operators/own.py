@@ -66,7 +66,7 @@ def ctc_loss(probs: Tensor, labels: Tensor, first: Tensor, lengths: Tensor, blan
 @own_operator(
     "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? sinks, float scale, float? softcap)"
     " -> (Tensor, Tensor)",
-    lambda q, k, v, *_: (q.new_empty([*q.shape[:3], v.shape[3]]), q.new_empty(q.shape[:3], dtype=_working(q))),
+    lambda q, k, v, *_: (q.new_empty([*q.shape[:3], v.shape[3]]), q.new_empty(q.shape[:3], dtype=working(q))),
 )
 def attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sinks: Tensor | None, scale: float, softcap: float | None
@@ -82,8 +82,8 @@ def attention(
     Returns: [batch, heads, queries, value size], and of each row the logarithm of the sum of exponentials of its
         scores, without the sink: [batch, heads, queries] of float32 at least. A row without a key is 0, and -inf.
     """
-    working, group = _working(q), q.shape[1] // k.shape[1]
-    wide, keys, values = (x.to(working) for x in (q, k, v))
+    of, group = working(q), q.shape[1] // k.shape[1]
+    wide, keys, values = (x.to(of) for x in (q, k, v))
     if group != 1:
         keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
     scores = torch.matmul(wide * scale, keys.mT)
@@ -92,11 +92,11 @@ def attention(
     if mask is not None and mask.dtype == torch.bool:
         scores = torch.where(mask, scores, float("-inf"))
     elif mask is not None:
-        scores = scores + mask.to(working)
+        scores = scores + mask.to(of)
     weights, top, total = _exponentials(scores)
     logsumexp = (top + torch.log(total)).squeeze(-1)
     if sinks is not None:
-        total = total + torch.exp(sinks.to(working) - top)
+        total = total + torch.exp(sinks.to(of) - top)
     result = torch.matmul(weights / torch.where(total == 0, 1.0, total), values)
     return result.to(q.dtype), logsumexp
 
@@ -121,7 +121,8 @@ def _exponentials(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return weights, top, weights.sum(-1, keepdim=True)
 
 
-def _working(x: Tensor) -> torch.dtype:
+def working(x: Tensor) -> torch.dtype:
+    """The type in which attention is computed."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 

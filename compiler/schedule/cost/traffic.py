@@ -87,7 +87,7 @@ def _reads(node: Node) -> Iterator[Access]:
                 (node.grad, rows, d),
             ):
                 yield _operand(side, extents, width)
-            for side in (node.logsumexp, node.inner):
+            for side in node.operands[4:]:
                 yield _operand(side, [b, h], m)
     for expression in node.expressions():
         for load in expression.loads:
@@ -102,8 +102,9 @@ def _reads(node: Node) -> Iterator[Access]:
 def _stores(node: Node) -> Iterator[Access]:
     if isinstance(node, Attention):
         yield _operand(node.out, [v.extent for v in node.dims[:3]], node.dims[3].extent)
-        if node.logsumexp is not None:
-            yield _operand(node.logsumexp, [v.extent for v in node.dims[:2]], node.dims[2].extent)
+        for side in (node.logsumexp, node.top):
+            if side is not None:
+                yield _operand(side, [v.extent for v in node.dims[:2]], node.dims[2].extent)
         return
     if isinstance(node, AttentionGradient):
         b, h, m, d = (v.extent for v in node.dims)

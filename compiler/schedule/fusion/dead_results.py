@@ -23,8 +23,14 @@ def remove_dead(graph: NodeGraph) -> None:
             graph.remove(node)
         elif dead and isinstance(node, Map | Reduce):
             graph.replace(node, _without(node, dead))
-        elif isinstance(node, Attention) and node.logsumexp is not None and node.logsumexp.buffer in dead:
-            graph.replace(node, replace(node, logsumexp=None))
+        elif isinstance(node, Attention) and {o.buffer for o in (node.logsumexp, node.top) if o is not None} & dead:
+            graph.replace(node, _without_sums(node, dead))
+
+
+def _without_sums(node: Attention, dead: set[Buffer]) -> Attention:
+    """The attention without what it stores of its rows; where one of the two is read, both stay."""
+    stored = {o.buffer for o in (node.logsumexp, node.top) if o is not None}
+    return replace(node, logsumexp=None, top=None) if stored <= dead else node
 
 
 def _without(node: Map | Reduce, dead: set[Buffer]) -> Map | Reduce:

@@ -110,8 +110,17 @@ def _shows_keys(node: Map, store: Store, readers: list[AnyNode], device: Device 
     if store.buffer.dtype != "bool" or (device is None and elements is not None and elements <= STREAM):
         return False
     smaller = all({v for v in node.dims if v.extent != ONE} - ld.vars() for ld in store.value.loads)
-    made = [inlined(r, node, store) for r in readers] if smaller else []
-    return smaller and all(isinstance(r, Attention) and seen_keys(r) for r in made)
+    kinds = Attention if device is None else (Attention, AttentionGradient)
+    masked = all(isinstance(r, kinds) and _is_mask_of(store.buffer, r) for r in readers)
+    made = [inlined(r, node, store) for r in readers] if smaller and masked else []
+    return smaller and masked and all(isinstance(r, kinds) and seen_keys(r) for r in made)
+
+
+def _is_mask_of(buffer: Buffer, node: AnyNode) -> bool:
+    """Whether an attention reads a buffer for its scores alone."""
+    assert isinstance(node, Attention | AttentionGradient)
+    score, dropout = (() if e is None else e.loads for e in (node.score, node.dropout))
+    return any(ld.buffer is buffer for ld in score) and not any(ld.buffer is buffer for ld in dropout)
 
 
 def inline_lookups(graph: NodeGraph, remarks: Remarks, device: Device) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from ...ir.bounds import largest
 from ...ir.dtypes import DTYPES
+from ...ir.expr import Call, substitute
+from ...ir.fours import FOUR, takes_words_in_turn
 from ...ir.index import ONE, Index, Indirect, Var, as_index, product
 from ...ir.nodes import Map
 from ...ir.plans.gpu import MapPlan
+from ...ir.rewrite import flattened
 from ...machine.gpu import ACCESS, Device
 from ..cost.estimates import number
 from .blocks import blocks, power_of_two, share, warps_for
@@ -52,6 +55,17 @@ def map_block(node: Map, plan: MapPlan, device: Device) -> tuple[int, ...]:
         row = min(device.maps.most, power_of_two(number(x.extent)))
         wanted = (row, share(sizes[1], device, 1, device.maps.rows // row))
     return tuple(min(b, power_of_two(s.constant or b)) for b, s in zip(wanted, sizes, strict=True))
+
+
+def map_fours(node: Map, plan: MapPlan) -> bool:
+    """Whether neighbouring elements take the four words that a block of random numbers has."""
+    if plan.form != "flat" or plan.block[0] % FOUR:
+        return False
+    flat = Var("i", _total(node))
+    values = flattened(node.dims, flat)
+    drawn = [e for own in node.expressions() for e in own.walk() if isinstance(e, Call) and e.op == "random_word"]
+    moved = [substitute(e, values) for e in drawn]
+    return bool(drawn) and all(isinstance(e, Call) and takes_words_in_turn(e, flat) for e in moved)
 
 
 def map_warps(node: Map, plan: MapPlan, device: Device) -> int:

@@ -12,6 +12,7 @@ from ...ir.plans.gpu import (
     AttentionPlan,
     Dequantise,
     GpuPlan,
+    GradientPlan,
     MapPlan,
     ProductPlan,
     RoutinePlan,
@@ -23,13 +24,15 @@ from ...ir.plans.gpu import (
 from ...ir.plans.kernel import Kernel
 from ...ir.program import AnyNode, Assert
 from ...ir.routines import Custom, Routine
-from ...ir.structured import Attention, Conv, Gemm
+from ...ir.structured import Attention, AttentionGradient, Conv, Gemm
 from ..loops.collapse import collapse, collapse_fill, filling
+from ..matrix.seen_keys import seen_keys
 from ..passes import Context
 from ..planning_pass import PlanningPass, run_planning
 from .arithmetic import may_fuse
 from .axes import as_product
 from .dequantised import dequantised
+from .gradient_plans import gradient_form, gradient_head, gradient_parts, gradient_value
 from .lane_plans import (
     scan_block,
     scan_combination,
@@ -43,7 +46,7 @@ from .lane_plans import (
     scatter_room,
     scatter_warps,
 )
-from .map_plans import map_axes, map_block, map_form, map_room, map_warps
+from .map_plans import map_axes, map_block, map_form, map_fours, map_room, map_warps
 from .product_plans import (
     attention_folded,
     attention_form,
@@ -156,6 +159,7 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("map-form", MapPlan, "form", lambda k, c: map_form(k.node, c.gpu)),
     _row("map-axes", MapPlan, "axes", lambda k, c: map_axes(k.node, k.plan, c.gpu), "form"),
     _row("map-block", MapPlan, "block", lambda k, c: map_block(k.node, k.plan, c.gpu), "axes"),
+    _row("map-fours", MapPlan, "fours", lambda k, c: map_fours(k.node, k.plan), "block"),
     _row("map-warps", MapPlan, "warps", lambda k, c: map_warps(k.node, k.plan, c.gpu), "block"),
     _row("map-room", MapPlan, "room", lambda k, c: map_room(k.node, k.plan, c.gpu), "block"),
     _row("rows-nest", RowsPlan, "nest", lambda k, c: rows_nest(k.node, c.gpu)),
@@ -203,6 +207,16 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("attention-stages", AttentionPlan, "stages", lambda k, c: k.plan.cut.stages, "tile"),
     _row("attention-precision", AttentionPlan, "precision", lambda k, c: c.gpu.float32),
     _row("attention-room", AttentionPlan, "room", lambda k, c: attention_room(k.node, k.plan, c.gpu), "tile form"),
+    _row("gradient-head", GradientPlan, "head", lambda k, c: gradient_head(k.node)),
+    _row("gradient-value", GradientPlan, "value", lambda k, c: gradient_value(k.node)),
+    _row("gradient-flush", GradientPlan, "flush", lambda k, c: True),
+    _row("gradient-seen", GradientPlan, "seen", lambda k, c: seen_keys(k.node)),
+    _row("gradient-folded", GradientPlan, "folded", lambda k, c: attention_folded(k.node)),
+    _row("gradient-precision", GradientPlan, "precision", lambda k, c: c.gpu.float32),
+    _row(
+        "gradient-parts", GradientPlan, "parts", lambda k, c: gradient_parts(k.node, k.plan, c.gpu), "head value seen"
+    ),
+    _row("gradient-form", GradientPlan, "form", lambda k, c: gradient_form(k.plan), "parts"),
     _row("routine-refused", RoutinePlan, "refused", lambda k, c: refusal(k.node)),
     _row("routine-parts", RoutinePlan, "parts", lambda k, c: routine_parts(k.node, k.plan, c.gpu), "refused"),
     _row("scan-combination", ScanPlan, "combination", lambda k, c: scan_combination(k.node, c.gpu)),
@@ -243,4 +257,6 @@ def empty_gpu_plan(node: AnyNode) -> GpuPlan | None:
             return ProductPlan()
         case Attention():
             return AttentionPlan()
+        case AttentionGradient():
+            return GradientPlan()
     return None

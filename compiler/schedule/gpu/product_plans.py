@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...ir.index import ONE, Index, as_index, exact_div, product
 from ...ir.plans.gpu import AttentionPlan, Dequantise, ProductPlan, SeenKeys, SizeRange
 from ...ir.plans.tiles import GemmTile, Tile
-from ...ir.structured import Attention, Conv, Gemm
+from ...ir.structured import Attention, AttentionGradient, Conv, Gemm
 from ...machine.gpu import TENSOR_CORE_TILE, Device
 from ..cost.estimates import number
 from ..matrix.seen_keys import only_hides, seen_keys
@@ -160,7 +160,7 @@ def attention_head(node: Attention, plan: AttentionPlan, device: Device) -> int:
     is a block of its own (512 + 64), those of the first block; descriptors take a row as one."""
     size = node.head_size.constant
     assert size is not None
-    whole = _block_of(node.head_size)
+    whole = block_of(node.head_size)
     in_one = size <= device.attention.padded_head or plan.cut.descriptors
     first = whole // 2
     return whole if in_one or first + _block(size - first) >= whole else first
@@ -182,10 +182,11 @@ def attention_latent(node: Attention, plan: AttentionPlan) -> bool:
 
 def attention_value(node: Attention) -> int:
     """Elements of a row of values that a tile has."""
-    return _block_of(node.dims[3].extent)
+    return block_of(node.dims[3].extent)
 
 
-def _block_of(size: Index) -> int:
+def block_of(size: Index) -> int:
+    """The elements of a tile that hold a row of so many."""
     assert size.constant is not None
     return _block(size.constant)
 
@@ -219,8 +220,11 @@ def attention_seen(node: Attention, plan: AttentionPlan) -> SeenKeys | None:
     return replace(found, shown=None) if found is not None and few else found
 
 
-def attention_folded(node: Attention) -> bool:
-    """Whether the scale may be a factor of the exponents: the largest score is that of the largest product."""
+def attention_folded(node: Attention | AttentionGradient) -> bool:
+    """Whether the scale may be a factor of the exponents: the largest score is that of the largest product, and has no
+    place of its own."""
+    if node.top is not None:
+        return False
     return node.score is None or (only_hides(node) and node.scale > 0)
 
 
@@ -232,7 +236,7 @@ def attention_room(node: Attention, plan: AttentionPlan, device: Device) -> bool
     return device.leaves_room(number(blocks(rows, plan.cut.m) * (b.extent * heads)) * plan.cut.split)
 
 
-def key_group(node: Attention) -> int:
+def key_group(node: Attention | AttentionGradient) -> int:
     """Query heads that share a key head, 1 where that is not known."""
     group = exact_div(node.dims[1].extent, node.kv_heads)
     return group.constant if group is not None and group.constant is not None else 1

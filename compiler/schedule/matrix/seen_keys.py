@@ -21,14 +21,14 @@ from ...ir.dtypes import DTYPES
 from ...ir.expr import Acc, Call, Const, Expr, IndexValue, cast
 from ...ir.index import Index, Var, of
 from ...ir.plans.gpu import SeenKeys
-from ...ir.structured import Attention
+from ...ir.structured import Attention, AttentionGradient
 
 _INDEX = "i64"
 #: beyond every number of keys: what is that far away from a key is as good as this far
 _FAR = 1 << 40
 
 
-def seen_keys(node: Attention) -> SeenKeys | None:
+def seen_keys(node: Attention | AttentionGradient) -> SeenKeys | None:
     """The bounds in the score of an attention; None where it has none, and of `causal`, which has its own."""
     if node.score is None or node.causal:
         return None
@@ -47,7 +47,7 @@ def seen_keys(node: Attention) -> SeenKeys | None:
     return SeenKeys(tuple(begins), tuple(ends), shown) if begins or ends else None
 
 
-def shown_score(node: Attention) -> Expr | None:
+def shown_score(node: Attention | AttentionGradient) -> Expr | None:
     """The score of an attention behind the conditions that a comparison of the key itself makes; None where there are
     none such, or others beside them."""
     if node.score is None:
@@ -56,7 +56,7 @@ def shown_score(node: Attention) -> Expr | None:
     return None if shown is node.score else shown
 
 
-def only_hides(node: Attention) -> bool:
+def only_hides(node: Attention | AttentionGradient) -> bool:
     """Whether the score of an attention is its product where it is not -inf."""
     score = node.score
     while isinstance(score, Call) and score.op == "where" and is_low(score.args[2]):
