@@ -51,8 +51,8 @@ MOST_WARPS = 32
 REGISTERS = 65536
 #: bytes of a line of L2, which a load that is whole in one moves at once; and bytes of one access of a thread at most
 LINE, ACCESS = 128, 16
-#: rows and columns that a tensor core's instruction takes at least
-TENSOR_CORE_TILE = 16
+#: rows and columns that a tensor core's instruction takes at least, and rows that one of a warpgroup takes
+TENSOR_CORE_TILE, GROUP_ROWS = 16, 64
 #: rows of a tile of which specialized warps take half each, with as many warps
 SPECIALIZED_ROWS, SPECIALIZED_WARPS = 128, 4
 #: capability from which tensor cores multiply float8 (PTX ISA, mma)

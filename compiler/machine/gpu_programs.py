@@ -363,14 +363,14 @@ _HALF_KEYS: HeadTiles = (
     (512, AttentionTile(16, 16, 8, 1)),
 )
 _PLAIN_KEYS: HeadTiles = (_HALF_KEYS[0], (128, AttentionTile(64, 64, 4, 2)), *_HALF_KEYS[2:])
-_FLOAT_WHOLE: HeadTiles = ((64, AttentionTile(32, 64, 8, 1)),)
+_FLOAT_WHOLE: HeadTiles = ((64, AttentionTile(32, 128, 8, 1)),)
 _FLOAT_QUERIES: HeadTiles = (
     (64, AttentionTile(16, 32, 4, 1)),
     (128, AttentionTile(16, 32, 4, 1)),
     (512, AttentionTile(16, 16, 8, 1)),
 )
 _FLOAT_KEYS: HeadTiles = (
-    (64, AttentionTile(32, 32, 4, 1)),
+    (64, AttentionTile(16, 32, 4, 1)),
     (128, AttentionTile(16, 16, 4, 1)),
     (512, AttentionTile(16, 16, 8, 1)),
 )

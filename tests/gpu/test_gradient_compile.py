@@ -18,6 +18,7 @@ from mycc.compiler.codegen.cuda.kernel import TritonKernel
 from mycc.compiler.codegen.cuda.probe_gradient import GradientProbe, gradient_probe
 from mycc.compiler.ir.index import Size, of
 from mycc.compiler.ir.plans.gpu import GradientPlan
+from mycc.compiler.ir.plans.tiles import AttentionTile
 from mycc.compiler.machine.gpu import DEVICES
 from mycc.compiler.machine.targets import parse_targets
 from mycc.compiler.schedule.passes import Context
@@ -74,6 +75,27 @@ def test_blocks_are_facts_of_the_machine() -> None:
         plan = plan_kernel(FORMS["whole"].node, Context(Remarks(), chip)).plan
         assert isinstance(plan, GradientPlan)
         assert [part.form for part in plan.parts] == forms
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_warpgroups_share_no_rows_of_narrow_products(dtype: str) -> None:
+    """Triton's code for 64 x 16 results of float32 and 8 warps reads past the end of shared memory."""
+    device = DEVICES[90]
+    wide = ((1 << 10, AttentionTile(64, 64, 8, 1)),)
+    facts = replace(
+        device.gradients, whole_steps=0, half_queries=wide, half_keys=wide, plain_keys=wide, float_queries=wide,
+        float_keys=wide,
+    )  # fmt: skip
+    for queries, keys, head, warps in (
+        (64, 16, 64, (4, 8)),
+        (16, 64, 64, (8, 4)),
+        (64, 64, 16, (4, 4)),
+        (64, 64, 64, (8, 8)),
+    ):
+        node = gradient_probe(1, 2, queries, keys, head, dtype).node
+        plan = plan_kernel(node, Context(Remarks(), replace(device, gradients=facts))).plan
+        assert isinstance(plan, GradientPlan)
+        assert tuple(part.warps for part in plan.parts) == warps
 
 
 class Layer(nn.Module):

@@ -10,13 +10,14 @@ No sum is shared by programs, so that the bits are the same in every run.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from ...ir.dtypes import DTYPES
 from ...ir.index import Index
 from ...ir.plans.gpu import GradientPart, GradientPlan
 from ...ir.plans.tiles import AttentionTile
 from ...ir.structured import AttentionGradient
-from ...machine.gpu import TENSOR_CORE_TILE, Device
+from ...machine.gpu import GROUP_ROWS, GROUP_WARPS, TENSOR_CORE_TILE, Device
 from ...machine.gpu_programs import HeadTiles
 from ..cost.estimates import number
 from .blocks import blocks
@@ -41,9 +42,9 @@ def gradient_parts(node: AttentionGradient, plan: GradientPlan, device: Device) 
     whole = _whole_tile(node, plan, device)
     if whole is not None:
         return (_part(node, plan, "whole", whole, b.extent * node.kv_heads, device),)
-    queries = _tile(facts.float_queries if floats else facts.half_queries, node, plan, device)
+    queries = _tile(facts.float_queries if floats else facts.half_queries, "m", node, plan, device)
     of_keys = facts.plain_keys if _is_plain(node) else facts.half_keys
-    keys = _tile(facts.float_keys if floats else of_keys, node, plan, device)
+    keys = _tile(facts.float_keys if floats else of_keys, "n", node, plan, device)
     return (
         _part(node, plan, "queries", queries, blocks(m.extent, queries.m) * (b.extent * h.extent), device),
         _part(node, plan, "keys", keys, blocks(node.keys, keys.n) * (b.extent * node.kv_heads), device),
@@ -67,17 +68,21 @@ def _whole_tile(node: AttentionGradient, plan: GradientPlan, device: Device) -> 
     rows = facts.float_whole if node.q.buffer.dtype == "f32" else facts.half_whole
     if keys is None or queries is None or max(plan.head, plan.value) > max(head for head, _ in rows):
         return None
-    tile = _tile(rows, node, plan, device)
+    tile = _tile(rows, "n", node, plan, device)
     steps = -(-queries // tile.m) * key_group(node)
     return tile if keys <= tile.n and steps <= facts.whole_steps else None
 
 
-def _tile(rows: HeadTiles, node: AttentionGradient, plan: GradientPlan, device: Device) -> AttentionTile:
-    """The row for the head, no larger than queries and keys, and with the operands of all stages in shared memory."""
+def _tile(
+    rows: HeadTiles, side: Literal["m", "n"], node: AttentionGradient, plan: GradientPlan, device: Device
+) -> AttentionTile:
+    """The row for the head, no larger than queries and keys, and with the operands of all stages in shared memory.
+    side: of the tile that has the rows of products."""
     head = max(plan.head, plan.value)
     tile = next(tile for most, tile in rows if head <= most)
     m, n = _at_most(tile.m, node.dims[2].extent), _at_most(tile.n, node.keys)
     tile = replace(tile, m=m, n=n)
+    tile = replace(tile, warps=min(tile.warps, _most_warps(tile, side, plan)))
     while _operands(tile, node, plan) > device.operands_room:
         if tile.stages > 1:
             tile = replace(tile, stages=tile.stages - 1)
@@ -86,6 +91,14 @@ def _tile(rows: HeadTiles, node: AttentionGradient, plan: GradientPlan, device: 
         else:
             tile = replace(tile, m=tile.m // 2) if tile.m >= tile.n else replace(tile, n=tile.n // 2)
     return tile
+
+
+def _most_warps(tile: AttentionTile, side: Literal["m", "n"], plan: GradientPlan) -> int:
+    """Warps that may share the rows of a tile. Warpgroups that share 64 rows take a part of the columns each: of 16
+    columns in float32 the code of Triton 3.6 reads past the end of shared memory (seen on an H200)."""
+    rows, columns = (tile.m, tile.n) if side == "m" else (tile.n, tile.m)
+    narrow = min(columns, plan.head, plan.value) <= TENSOR_CORE_TILE
+    return tile.warps if not narrow or rows < GROUP_ROWS else GROUP_WARPS * (rows // GROUP_ROWS)
 
 
 def _at_most(block: int, size: Index) -> int:
