@@ -1,4 +1,4 @@
-"""Updates that overwrite: programs side by side, of which the one of the last step at a place writes."""
+"""Updates of one place in several steps: programs side by side, of which one writes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,26 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], str]] = {
     "rows of an index": (put, "last"),
     "two indices": (put_by_two, "last"),
     "index_copy": (lambda x, at, new: x.index_copy(2, at % 9, new), "last"),
-    "added": (lambda x, at, new: x.index_add(2, at % 9, new), "ordered"),
+    "few added": (lambda x, at, new: x.index_add(2, at % 9, new), "ordered"),
+    "added": (lambda x, at, new: x.index_add(2, at.repeat(9) % 9, new.repeat(1, 1, 9, 1)), "first"),
+    "added in half precision": (
+        lambda x, at, new: x.half().index_add(2, at.repeat(9) % 9, (4 * new).round().half().repeat(1, 1, 9, 1)).float(),
+        "first",
+    ),
+    "multiplied by what is there": (
+        lambda x, at, new: x.index_reduce(2, at.repeat(3) % 5, new.repeat(1, 1, 3, 1), "prod"),
+        "first",
+    ),
+    "added to counts": (
+        lambda x, at, new: x.long().index_add(2, at.repeat(9) % 9, new.repeat(1, 1, 9, 1).long()),
+        "first",
+    ),
+    "flags": (
+        lambda x, at, new: (x > 90).index_put(
+            (at.repeat(4) % 2,), (new[0, 0, :, 0] > 0).repeat(4)[:, None, None, None], True
+        ),
+        "first",
+    ),
     "an index of each element": (
         lambda x, at, new: x.scatter(2, (new.abs() * 5).long() % 9, new + at.sum()),
         "ordered",
@@ -48,7 +67,7 @@ def forms(program: DeviceProgram) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_last_update_counts(name: str, interpreter: TritonInterpreter) -> None:
+def test_one_program_writes_each_place(name: str, interpreter: TritonInterpreter) -> None:
     function, form = CASES[name]
     model, inputs = Call1(function).eval(), (CACHE, AT, NEW)
     program = device_program(model, inputs)

@@ -211,7 +211,7 @@ CASES = [
     ),
     Case(
         "scatter_sum", lambda x, i, y: x.index_add(0, i, y),
-        lambda d: (*floats((9, 40))(d), *integers(0, 9, (25,))(d), *floats((25, 40), seed=8)(d)), ("scatter",),
+        lambda d: (*floats((9, 40))(d), *integers(0, 9, (25,))(d), *floats((25, 40), seed=8)(d)), ("scatter_first", "map_flat"),
     ),
     Case("casts", lambda x: x + x.to(torch.int32) + (x * 50).to(torch.uint8), floats((5, 9)), ("map_flat",)),
 ]  # fmt: skip
@@ -233,6 +233,8 @@ def _form(source: str) -> str:
         return "row_pieces"
     if "carry0" in body:
         return "scan_rows"
+    if "this = program //" in body:
+        return "scatter_first"
     if "for step in range" in body or "for late in range" in body:
         return "scan" if "for step in range" in body else "scatter"
     if "    i = tl.program_id(0)" in body:

@@ -126,15 +126,20 @@ def _tile(node: Map, name: str, plan: MapPlan) -> Launch:
 
 def emit_stores(emit: TritonEmitter, stores: Sequence[Store], values: dict[Atom, Index]) -> None:
     """The statements of stores whose loops become these values."""
+    rows = [moved_store(s, values) for s in stores]
+    emit.count_uses(s.value for s in rows)
+    for row in rows:
+        emit.store(row)
+
+
+def moved_store(s: Store, values: dict[Atom, Index]) -> Store:
+    """A store whose loops become these values."""
 
     def moved(e: object) -> Expr:
         assert isinstance(e, Expr)
         return substitute(e, values)
 
-    rows = [Store(s.buffer, s.index.substitute(values, moved), moved(s.value)) for s in stores]
-    emit.count_uses(s.value for s in rows)
-    for row in rows:
-        emit.store(row)
+    return Store(s.buffer, s.index.substitute(values, moved), moved(s.value))
 
 
 def operand(text: str) -> str:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.dtypes import DTYPES
-from ...ir.expr import Call, Const, Expr, IndexValue, substitute
-from ...ir.index import Indirect, Var, product
+from ...ir.expr import Call, Const, Expr, IndexValue, Load, substitute
+from ...ir.index import Atom, Index, Indirect, Var, product
 from ...ir.nodes import Scan, Scatter
 from ...ir.plans.gpu import ScanPlan, ScatterPlan
 from ...ir.rewrite import flattened
@@ -15,7 +15,7 @@ from ...schedule.gpu.blocks import blocks, whole
 from ...schedule.loops.collapse import filling
 from .emit import Place, TritonEmitter, Value
 from .kernel import TL_DTYPE, Launch, grid
-from .maps import emit_stores, finish, map_launch, operand
+from .maps import emit_stores, finish, map_launch, moved_store, operand
 from .scans import scan_rows_launch
 from .scope import TritonScope
 
@@ -54,6 +54,14 @@ class LastScatterView(ScatterView):
     own: tuple[str, ...]
     later: tuple[str, ...]
     same: str
+
+
+@dataclass(frozen=True)
+class FirstScatterView(LastScatterView):
+    """before, after: the elements as they are found, and their stores."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
 
 
 def scan_launch(node: Scan, name: str, plan: ScanPlan) -> Launch:
@@ -114,19 +122,54 @@ def scatter_launches(node: Scatter, name: str, plan: ScatterPlan) -> tuple[Launc
     )
     if plan.form == "ordered":
         return (*fill, finish("scatter.py.j2", view, scope, name, grid(blocks(i.extent, block)), node, plan))
-    texts = vars(view) | _later(node, scope, plan, late, step)
-    view = LastScatterView(**texts, blocks=plain.index(blocks(i.extent, block)))
     programs = grid(blocks(i.extent, block) * step.extent)
-    return (*fill, finish("scatter_last.py.j2", view, scope, name, programs, node, plan))
+    blocks_text = plain.index(blocks(i.extent, block))
+    if plan.form == "first":
+        combined = _combined(node, scope, {i: Place("i", ("i",))}, masks, step, values)
+        texts = vars(view) | _later(node, scope, plan, late, step, "this") | combined
+        first = FirstScatterView(**texts, blocks=blocks_text)
+        return (*fill, finish("scatter_first.py.j2", first, scope, name, programs, node, plan))
+    texts = vars(view) | _later(node, scope, plan, late, step, "late")
+    last = LastScatterView(**texts, blocks=blocks_text)
+    return (*fill, finish("scatter_last.py.j2", last, scope, name, programs, node, plan))
 
 
-def _later(node: Scatter, scope: TritonScope, plan: ScatterPlan, late: tuple[Var, ...], step: Var) -> dict[str, Any]:
-    """What finds out whether a later step leads to the places of this one: the indices of this step, those of `ahead`
-    later ones, and where all of them are equal."""
+def _combined(
+    node: Scatter,
+    scope: TritonScope,
+    places: dict[Var, Place],
+    masks: dict[str, str],
+    step: Var,
+    values: dict[Atom, Index],
+) -> dict[str, Any]:
+    """Updates whose elements stay in registers: how they are found, changed by one step, and stored."""
+    start = TritonEmitter(scope, {**places, step: Place("this")}, masks, stem="w")
+    end = TritonEmitter(scope, {**places, step: Place("this")}, masks, stem="s")
+    updates = [moved_store(s, values) for s in node.updates]
+    types = [TL_DTYPE[DTYPES[s.buffer.dtype].compute] for s in updates]
+    found: dict[tuple[object, Index], Value] = {}
+    for number, (update, dtype) in enumerate(zip(updates, types, strict=True)):
+        element = Load(update.buffer, update.index)
+        value = Value(f"found{number}", start.axes(element))
+        start.lines.append(f"{value.text} = ({start.value(element)}).to({dtype})")
+        end.put(update, value)
+        found[update.buffer, update.index] = value
+    body = TritonEmitter(scope, {**places, step: Place("late")}, masks, known=found)
+    body.count_uses(s.value for s in updates)
+    texts = [f"({body.value(s.value)}).to({dtype})" for s, dtype in zip(updates, types, strict=True)]
+    body.lines += [f"found{number} = {text}" for number, text in enumerate(texts)]
+    return {"before": tuple(start.lines), "body": tuple(body.lines), "after": tuple(end.lines)}
+
+
+def _later(
+    node: Scatter, scope: TritonScope, plan: ScatterPlan, late: tuple[Var, ...], step: Var, this: str
+) -> dict[str, Any]:
+    """What finds out whether another step leads to the places of `this` one: the indices of this step, those of `ahead`
+    others, and where all of them are equal."""
     found = [a for update in node.updates for m in update.index.terms for a in m if isinstance(a, Indirect)]
     indices = [_counted(atom) for atom in dict.fromkeys(found)]
     moved = [substitute(e, flattened(late, step)) for e in indices]
-    own = TritonEmitter(scope, {step: Place("late")}, stem="u")
+    own = TritonEmitter(scope, {step: Place(this)}, stem="u")
     own.count_uses(moved)
     this = [operand(own.value(e)) for e in moved]
     other = TritonEmitter(scope, {step: Place("other", ("other",))}, {"other": "other_inside"}, stem="v")

@@ -190,6 +190,8 @@ class ScatterPlan(GpuPlan):
     ordered  a program has `block` updates that may run in any order; for each, it runs the inner loops in order
     last     a program has `block` updates of one step, and writes those whose element no later step writes: it compares
              their indices with `ahead` later ones at a time
+    first    a program has `block` updates of one step; where no earlier step leads to their elements, it makes those of
+             all later steps that do, in their order, and stores the elements once
     """
 
     block: int = 1

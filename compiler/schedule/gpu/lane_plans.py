@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.expr import Load
 from ...ir.index import ONE, Index, Indirect, Var, product
 from ...ir.nodes import Scan, Scatter, Store
 from ...ir.plans.gpu import Combination, ScanPlan, ScatterPlan
@@ -60,26 +61,37 @@ def scan_room(node: Scan, plan: ScanPlan, device: Device) -> bool:
     return device.leaves_room(number(blocks(product(v.extent for v in node.dims), plan.rows)))
 
 
-def scatter_form(node: Scatter) -> str:
-    """ordered or last: see ScatterPlan. What is added to an element has an order of its own; what overwrites it counts
-    from the last step alone, which a program finds by the indices."""
+def scatter_form(node: Scatter, device: Device) -> str:
+    """ordered, last or first: see ScatterPlan. What overwrites an element counts from the last step alone, which a
+    program finds by the indices. What is added to an element has an order of its own: the steps run in order, or, where
+    there are few lanes for each and not too many steps, by a program for each element."""
     late = set(node.udims[node.parallel :])
-    return "last" if late and all(_overwrites(node, update, late) for update in node.updates) else "ordered"
+    if not late or not all(_by_whole_indices(node, update, late) for update in node.updates):
+        return "ordered"
+    if not any(_found(node, update) for update in node.updates):
+        return "last"
+    own = all({(load.buffer, load.index) for load in _found(node, u)} <= {(u.buffer, u.index)} for u in node.updates)
+    few = number(_free(node)) < device.lanes.enough_rows * device.sms
+    several = device.lanes.least_steps <= number(_steps(node)) <= device.lanes.most_steps
+    return "first" if own and few and several else "ordered"
 
 
-def _overwrites(node: Scatter, update: Store, late: set[Var]) -> bool:
-    """Whether an update reads nothing of what the node writes, and steps lead to its places by whole indices that are
-    the same for all updates of a step."""
+def _by_whole_indices(node: Scatter, update: Store, late: set[Var]) -> bool:
+    """Whether steps lead to the places of an update by whole indices that are the same for all updates of a step."""
     free = set(node.udims) - late
     atoms = list(update.index.atoms())
     indices = [atom for monomial in update.index.terms for atom in monomial if isinstance(atom, Indirect)]
-    written = {b.root for b in node.writes()}
     return (
         len(indices) == sum(isinstance(atom, Indirect) for atom in atoms) > 0
         and not late & set(atoms)
         and not any(free & atom.value.vars() for atom in indices)  # type: ignore[attr-defined]
-        and not any(load.buffer.root in written for load in update.value.loads)
     )
+
+
+def _found(node: Scatter, update: Store) -> list[Load]:
+    """What an update reads of what the node writes."""
+    written = {b.root for b in node.writes()}
+    return [load for load in update.value.loads if load.buffer.root in written]
 
 
 def scatter_block(node: Scatter, plan: ScatterPlan, device: Device) -> int:
@@ -88,7 +100,7 @@ def scatter_block(node: Scatter, plan: ScatterPlan, device: Device) -> int:
 
 
 def scatter_ahead(node: Scatter, plan: ScatterPlan, device: Device) -> int:
-    """Later indices that a program compares at once."""
+    """Indices of other steps that a program compares at once."""
     return 1 if plan.form == "ordered" else _lanes(_steps(node), device.lanes.ahead)
 
 
@@ -99,7 +111,7 @@ def scatter_warps(plan: ScatterPlan) -> int:
 
 def scatter_room(node: Scatter, plan: ScatterPlan, device: Device) -> bool:
     """Whether the programs leave room for those of the next kernel."""
-    steps = number(_steps(node)) if plan.form == "last" else 1
+    steps = 1 if plan.form == "ordered" else number(_steps(node))
     return device.leaves_room(number(blocks(_free(node), plan.block)) * steps)
 
 

@@ -226,7 +226,7 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("scan-warps", ScanPlan, "warps", lambda k, c: scan_warps(k.plan), "rows"),
     _row("scan-room", ScanPlan, "room", lambda k, c: scan_room(k.node, k.plan, c.gpu), "rows"),
     _row("scatter-fill", ScatterPlan, "fill", _fill),
-    _row("scatter-form", ScatterPlan, "form", lambda k, c: scatter_form(k.node)),
+    _row("scatter-form", ScatterPlan, "form", lambda k, c: scatter_form(k.node, c.gpu)),
     _row("scatter-block", ScatterPlan, "block", lambda k, c: scatter_block(k.node, k.plan, c.gpu), "form"),
     _row("scatter-ahead", ScatterPlan, "ahead", lambda k, c: scatter_ahead(k.node, k.plan, c.gpu), "form"),
     _row("scatter-warps", ScatterPlan, "warps", lambda k, c: scatter_warps(k.plan), "block"),
