@@ -89,8 +89,8 @@ class Quantised:
 class Gemm(Node):
     """acc[z, m, n] = sum over k of a[z, m, k] * b[z, k, n]; then stores. dims = (z..., m, n).
 
-    a.strides = (z..., m, k) with k dense. b: panels [ceil(n/16)][k][16] when `packed`, the same for all z, or parts
-    of them with strides (z, panel); else strides (z..., k, n).
+    a.strides = (z..., m, k) with k dense, on GPUs one of m and k. b: panels [ceil(n/16)][k][16] when `packed`, the same
+    for all z, or parts of them with strides (z, panel); else strides (z..., k, n).
     also: more products of a, each with its sum, whose operands lie like b: a gate beside its value. Packed ones come
     right behind b, whose columns are whole panels.
     prologue: what becomes of a before it is multiplied.
@@ -121,6 +121,12 @@ class Gemm(Node):
         if ONE in (b_k, b_n):
             return b_k, b_n
         return (ONE, b_n) if self.k == ONE else (b_k, ONE)
+
+    @property
+    def row_strides(self) -> tuple[Index, Index]:
+        """Strides of a along m and k; a k of size 1 counts as dense."""
+        a_m, a_k = self.a.strides[-2:]
+        return (a_m, ONE) if self.k == ONE else (a_m, a_k)
 
     def expressions(self) -> Iterator[Expr]:
         if self.prologue is not None:

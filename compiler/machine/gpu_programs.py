@@ -149,7 +149,8 @@ class ProductFacts:
     program takes at a time. depthwise, depthwise_channels: results of a tile of a depthwise convolution, and its fewest
     and most channels. many_warps: results of a tile that 8 warps share; of 16 bits twice as many.
     wide_steps: results of a tile of 16 bits whose steps may be of two lines. most_float: results of a tile of float32.
-    unknown_part: of the roof, that a tile reaches which nobody has measured.
+    unknown_part: of the roof, that a tile reaches which nobody has measured. padded: columns of a row from which it is
+    padded to a multiple of 16 bytes.
     """
 
     heavy: int = 128 * 192
@@ -184,6 +185,7 @@ class ProductFacts:
     wide_steps: int = 64 * 128
     most_float: int = 128 * 128
     unknown_part: float = 0.5
+    padded: int = 128
 
 
 @dataclass(frozen=True)
@@ -312,13 +314,15 @@ class FusionFacts:
 
     moves, through_shared: operations that conversions and moves cost beside an element's own, and those of its way
     through shared memory. group_rows: rows of a tile from which the tensor cores take an operand once for all columns.
-    launch_work: additions that take as long as a launch.
+    launch_work: additions that take as long as a launch. recomputed: operations of an element that several kernels
+    compute rather than one stores it, where they read no more bytes for it.
     """
 
     moves: float = 3.0
     through_shared: float = 4.5
     group_rows: int = 64
     launch_work: int = 1 << 26
+    recomputed: int = 16
 
 
 @dataclass(frozen=True)

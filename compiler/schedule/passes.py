@@ -52,6 +52,7 @@ from .loops.pipeline_samples import pipeline_samples
 from .loops.row_form import separate_rows
 from .loops.separable_windows import split_windows
 from .loops.unroll_reductions import unroll_reductions
+from .matrix.padded_rows import pad_rows
 from .remarks import Remarks
 
 
@@ -173,6 +174,8 @@ GPU_PASSES: tuple[SchedulePass, ...] = (
     _row("fuse-rows", lambda g, c: fuse_rows(g, c.remarks, c.gpu.rows.held * 8, True), "EPILOGUES SPLIT", "ROWS"),
     # maps that have not become a part of rows or of an epilogue
     _row("prologues", lambda g, c: fuse_prologues(g, c.remarks, c.gpu), "ROWS EPILOGUES"),
+    # behind all that decides which operands lie in memory
+    _row("padded-rows", lambda g, c: pad_rows(g, c.remarks, c.gpu), "ROWS EPILOGUES"),
     _row("separate-rows", lambda g, c: separate_rows(g, c.remarks, c.gpu.rows), required=True),
 )  # fmt: skip
 

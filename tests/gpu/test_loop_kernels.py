@@ -211,7 +211,8 @@ CASES = [
     ),
     Case(
         "scatter_sum", lambda x, i, y: x.index_add(0, i, y),
-        lambda d: (*floats((9, 40))(d), *integers(0, 9, (25,))(d), *floats((25, 40), seed=8)(d)), ("scatter_first", "map_flat"),
+        lambda d: (*floats((9, 40))(d), *integers(0, 9, (25,))(d), *floats((25, 40), seed=8)(d)),
+        ("scatter_first", "map_flat"),
     ),
     Case("casts", lambda x: x + x.to(torch.int32) + (x * 50).to(torch.uint8), floats((5, 9)), ("map_flat",)),
 ]  # fmt: skip

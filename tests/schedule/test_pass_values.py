@@ -274,7 +274,13 @@ CASES: dict[str, Case] = {
     ),
     "output that is looked up": Case(output_looked_up, (draw(2, 20, 16), torch.tensor([3, 1, 0, 2, 5])), ()),
     "computed places": Case(
-        lambda a, i: a[(i * 2 + 1) % 50] * 2, (draw(50, 20), ids(30, n=50)), ("inline-lookups",), families=GPU
+        lambda a, i: a[(((i * 2 + 1) % 50 * 3 + 2) % 50 * 7 + 1) % 50] * 2,
+        (draw(50, 20), ids(30, n=50)),
+        ("inline-lookups",),
+        families=GPU,
+    ),
+    "rows of no whole lines": Case(
+        lambda a, b: F.softmax(a, -1) @ b, (draw(9, 131), draw(131, 8)), ("padded-rows",), families=GPU
     ),
     "places that are results": Case(places_kept, (draw(50, 20), ids(30, n=50)), ()),
     "rows looked up": Case(

@@ -34,6 +34,20 @@ from .scope import TritonScope
 
 
 @dataclass(frozen=True)
+class Block:
+    """What a tensor descriptor says of an operand, and where a step finds its block.
+
+    turned: "" where the block is as the product wants it, else the spelling that exchanges its dimensions.
+    """
+
+    shape: str
+    row: str
+    sizes: str
+    place: str
+    turned: str
+
+
+@dataclass(frozen=True)
 class GemmView:
     """Of gemm.py.j2, gemm_persistent.py.j2 and gemm_vector.py.j2: the numbers of the tile, and finished texts."""
 
@@ -47,7 +61,6 @@ class GemmView:
     m: str
     n: str
     k: str
-    whole_k: str  # of all batches, where they are parts of k
     items: str  # tiles of all batches, for each of the programs that share one
     tiles: str
     tiles_m: str
@@ -56,12 +69,14 @@ class GemmView:
     group: int
     batched: bool
     a_base: str
-    a_row: str
     a_rows: str
+    a_depth: str
+    a_step: str
     a_mask: str
-    b_row: str
+    a_block: Block
     b_depth: str
     b_step: str
+    b_blocks: tuple[Block, ...]  # of the parts
     edge_m: bool  # the last tile has rows past the end; they are masked, as copies of one row would all wait for it
     edge_n: bool
     mask_k: bool
@@ -103,7 +118,7 @@ def gemm_launch(name: str, node: Gemm, plan: ProductPlan) -> Launch:
 def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, shared: Shared | None) -> GemmView:
     tile = plan.cut
     m, n, k = axes.m.extent, axes.n.extent, node.k
-    b_k, b_n = node.unit_strides
+    (a_m, a_k), (b_k, _) = node.row_strides, node.unit_strides
     whole_k = divides(tile.k * tile.split, k)
     run = -(-k.constant // (tile.k * tile.split)) * tile.k if k.constant is not None else 0
     batched = axes.z.extent != ONE
@@ -120,6 +135,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
     parts = _parts(node, tile, scope, axes, run, inside)
     halves = tuple(Part(f"_{i}", i * tile.n // 2, tile.n // 2) for i in range(2))
     edge_m = not divides(tile.m, m)
+    whole_depth = scalar(scope, k * axes.z.extent) if slices else k_text
     a_lanes, b_lanes = ("", "[None, :]") if tile.vector else ("[None, :]", "[:, None]")
     return GemmView(
         tile=tile,
@@ -131,7 +147,6 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         m=scalar(scope, m),
         n=scalar(scope, n),
         k=k_text,
-        whole_k=scalar(scope, k * axes.z.extent) if slices else k_text,
         items=count(scope, (m, tile.m), (n, tile.n), (axes.z.extent * tile.split, 1)),
         tiles=count(scope, (m, tile.m), (n, tile.n)),
         tiles_m=count(scope, (m, tile.m)),
@@ -140,10 +155,12 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         group=tile.group,
         batched=batched,
         a_base=a_base,
-        a_row=scalar(scope, node.a.strides[-2]),
-        a_rows=times("rows[:, None]", scope, node.a.strides[-2]),
+        a_rows=times("rows[:, None]", scope, a_m),
+        a_depth=times(f"depth{a_lanes}", scope, a_k),
+        a_step=times(str(tile.k), scope, a_k),
+        a_block=_row_block(node, tile, scope, scalar(scope, m), whole_depth),
         a_mask=mask_text(["in_rows" if edge_m else "", f"inside{a_lanes}" if inside else ""]),
-        b_row=scalar(scope, b_n),
+        b_blocks=tuple(_column_block(node, tile, scope, part, scalar(scope, n), whole_depth) for part in parts),
         b_depth=times(f"depth{b_lanes}", scope, b_k),
         b_step=times(str(tile.k), scope, b_k),
         edge_m=edge_m,
@@ -165,6 +182,25 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         wide=".to(tl.int64)" if scope.wide else "",
         params=", ".join(p.name for p in parameters(scope, shared)),
     )
+
+
+def _row_block(node: Gemm, tile: GemmTile, scope: TritonScope, m: str, k: str) -> Block:
+    """Of the left operand: rows as they lie in memory, or columns that are turned. k: of all batches, where they are
+    parts of it."""
+    a_m, a_k = node.row_strides
+    at = f"tile_m * {tile.m}"
+    if a_k == ONE:
+        return Block(f"{m}, {k}", scalar(scope, a_m), f"{tile.m}, {tile.k}", f"{at}, step", "")
+    return Block(f"{k}, {m}", scalar(scope, a_k), f"{tile.k}, {tile.m}", f"step, {at}", ".T")
+
+
+def _column_block(node: Gemm, tile: GemmTile, scope: TritonScope, part: Part, n: str, k: str) -> Block:
+    """Of a part of the right operand: the rows of a weight, which are turned, or columns as they lie in memory."""
+    b_k, b_n = node.unit_strides
+    at = f"tile_n * {tile.n}{part.plus}"
+    if b_k == ONE:
+        return Block(f"{n}, {k}", scalar(scope, b_n), f"{part.width}, {tile.k}", f"{at}, step", ".T")
+    return Block(f"{k}, {n}", scalar(scope, b_k), f"{tile.k}, {part.width}", f"step, {at}", "")
 
 
 def _precision(node: Gemm, plan: ProductPlan) -> str:

@@ -143,7 +143,7 @@ def _combined(
     values: dict[Atom, Index],
 ) -> dict[str, Any]:
     """Updates whose elements stay in registers: how they are found, changed by one step, and stored."""
-    start = TritonEmitter(scope, {**places, step: Place("this")}, masks, stem="w")
+    start = TritonEmitter(scope, {**places, step: Place("this")}, masks, stem="f")
     end = TritonEmitter(scope, {**places, step: Place("this")}, masks, stem="s")
     updates = [moved_store(s, values) for s in node.updates]
     types = [TL_DTYPE[DTYPES[s.buffer.dtype].compute] for s in updates]

@@ -135,7 +135,7 @@ def dense_rows(ctx: Context, x: Tensor, shape: Shape) -> Tensor:
 def _batched(ctx: Context, a: Tensor, b: Tensor, finish: Finish, dtype: str = "") -> Tensor:
     """a [z..., m, k] times b [z..., k, n], both read in place where their strides allow. dtype: of the result."""
     dtype = dtype or a.dtype
-    a = _last_dense(ctx, widened(ctx, a), (a.rank - 1,))
+    a = _last_dense(ctx, widened(ctx, a), (a.rank - 1, a.rank - 2) if _turns(ctx, a) else (a.rank - 1,))
     b = _last_dense(ctx, widened(ctx, b), (b.rank - 1, b.rank - 2))
     k = a.shape[-1]
     batch = a.shape[:-2]
@@ -148,6 +148,12 @@ def _batched(ctx: Context, a: Tensor, b: Tensor, finish: Finish, dtype: str = ""
     assert b.strided is not None
     operand = Operand(b.strided.buffer, b.strided.offset, b.strided.strides)
     return _gemm(ctx, a, operand, False, b.shape[-1], k, finish, dtype)
+
+
+def _turns(ctx: Context, a: Tensor) -> bool:
+    """Whether the target's products read a left operand whose columns are dense, as that of a weight's gradient is:
+    tensor cores take values of 16 bits in either order."""
+    return ctx.builder.family == "cuda" and a.dtype in HALVES and a.shape[-2] != ONE
 
 
 def product_of(ctx: Context, a: Tensor, b: Tensor) -> Tensor:

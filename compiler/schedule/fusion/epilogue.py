@@ -48,7 +48,7 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family)
     if fused is None:
         remarks.refused(label(last), label(consumer), reason)
         return
-    if family == "cuda" and _widened(consumer, store.buffer) and graph.readers(store.buffer) != [consumer]:
+    if family == "cuda" and _widened(consumer, store.buffer) and _may_be_narrow(graph, store.buffer, consumer):
         remarks.refused(label(last), label(consumer), "what is stored is widened where it is read")
         return
     if isinstance(last, Conv) and last.algorithm == "pixels" and not _lie_as(consumer, store, fused):
@@ -65,6 +65,16 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family)
     remarks.fused(label(last), label(consumer), "finished in the epilogue")
     graph.replace(last, fused)
     graph.remove(consumer)
+
+
+def _may_be_narrow(graph: NodeGraph, stored: Buffer, consumer: Map) -> bool:
+    """Whether others read what is stored, or all readers of the wider numbers may widen them by themselves."""
+    if graph.readers(stored) != [consumer]:
+        return True
+    (store,) = consumer.stores
+    readers = graph.readers(store.buffer)
+    alone = store.buffer.kind == "temp" and all(isinstance(reader, Map | Reduce) for reader in readers)
+    return alone and bool(readers) and stored.kind == "temp"
 
 
 def _widened(consumer: Map, stored: Buffer) -> bool:

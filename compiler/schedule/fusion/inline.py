@@ -72,6 +72,8 @@ def _consider(graph: NodeGraph, node: Map, remarks: Remarks, budget: int, device
     readers = list(graph.readers(store.buffer))
     if budget and _shows_keys(node, store, readers, device):
         budget = WORK.mask
+    if budget and device is not None and _reads_no_more(node, store):
+        budget = max(budget, device.fusions.recomputed)
     reason = _refusal(node, store, readers, budget) or _overwritten(graph, node, store, readers)
     for reader in readers:
         if reason:
@@ -99,6 +101,14 @@ def _refusal(node: Map, store: Store, readers: list[AnyNode], budget: int) -> st
     if cost > budget and evaluations > own:
         return f"would be computed {evaluations / max(own, 1):.3g} times, at {cost} operations each"
     return ""
+
+
+def _reads_no_more(node: Map, store: Store) -> bool:
+    """Whether an element takes no more bytes to compute again than to read: of operands that vary along all loops, as
+    those that lack one are few and stay in caches."""
+    loops = {v for v in node.dims if v.extent != ONE}
+    whole = {ld for ld in store.value.loads if loops <= ld.vars()}
+    return sum(DTYPES[ld.dtype].size for ld in whole) <= DTYPES[store.buffer.dtype].size
 
 
 def _shows_keys(node: Map, store: Store, readers: list[AnyNode], device: Device | None) -> bool:

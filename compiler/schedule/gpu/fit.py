@@ -45,16 +45,20 @@ def misfit(node: Gemm, tile: GemmTile) -> str:
     shares = tile.m >= SPECIALIZED_ROWS and tile.warps == SPECIALIZED_WARPS
     if tile.specialize and (tile.split > 1 or tile.flatten or tile.halves or not shares):
         return f"specialized warps share {SPECIALIZED_ROWS} rows of a tile that one program computes"
-    if tile.specialize and (len(tile.parts) > 1 or node.also or node.prologue):
+    (a_m, a_k), (b_k, b_n) = node.row_strides, node.unit_strides
+    deep = a_k == b_k == ONE
+    if tile.specialize and (len(tile.parts) > 1 or node.also or node.prologue or not deep):
         return "specialized warps have one accumulator, of operands as they lie in memory"
-    if len(node.dims) > 2 and (node.prologue or not _slices(node, tile)):
+    if len(node.dims) > 2 and (node.prologue or not deep or not _slices(node, tile)):
         return "descriptors are for one product, or for parts of k as they lie in memory"
     if dynamic_and_wide(node, (*(v.extent for v in node.dims), node.k)):
         return "descriptors of memory that may pass 2^31 elements need fixed sizes"
-    b_k, b_n = node.unit_strides
-    if b_k != ONE or node.a_dtype != node.b.buffer.dtype:
-        return "descriptors need a weight with dense k, of the dtype of the rows"
-    if not all(_aligned(o, row) for o, row in ((node.a, node.a.strides[-2]), (node.b, b_n))):
+    halves = DTYPES[node.b.buffer.dtype].size == 2
+    if node.a_dtype != node.b.buffer.dtype or not (deep or halves):
+        return "descriptors need a weight of the dtype of the rows, with dense k but for 16 bits"
+    if not all(
+        _aligned(o, row) for o, row in ((node.a, a_m if a_k == ONE else a_k), (node.b, b_n if b_k == ONE else b_k))
+    ):
         return "descriptors need rows that start at multiples of 16 bytes"
     return "" if not tile.halves or (len(tile.parts) == 1 and tile.split == 1) else "halves are of one accumulator"
 

@@ -101,32 +101,47 @@ def operand_bytes(node: Gemm) -> int:
 
 
 def _gemm_tile(node: Gemm, device: Device, of_shapes: tuple[Shape, ...]) -> GemmTile:
-    shape, dtype, heavy = of_shapes[0], node.b.buffer.dtype, is_heavy(node)
+    shape, dtype = of_shapes[0], node.b.buffer.dtype
     if node.also:
         return _pair_tile(node, of_shapes, dtype, device)
-    known = _measured_tile(node, of_shapes, device, heavy)
-    if known is not None and heavy and not leaves_registers(known, device):
-        known = _in_halves(node, known)
+    known = _measured_tile(node, of_shapes, device, is_heavy(node))
+    if known is not None and not leaves_registers(known, device, needed_tiles(node)):
+        known = _in_halves(node, known, device)
     if known is not None:
         return known
     if shape.m == 1 and node.dims[-2].extent == ONE:
         return vector_tile(shape, device)
     walked = _walking_tile(node, of_shapes, device)
-    return walked or fastest(of_shapes, dtype, device, heavy or reads_tiles(node))
+    return walked or fastest(of_shapes, dtype, device, needed_tiles(node, True))
 
 
-def leaves_registers(tile: GemmTile, device: Device) -> bool:
-    """Whether the sums of a tile leave registers for a heavy epilogue, or for another tensor that it reads."""
-    threads = WARP * tile.warps * (2 if tile.specialize else 1)
-    return tile.halves or tile.m * tile.n <= min(device.products.heavy, device.products.heavy_sums * threads)
+def leaves_registers(tile: GemmTile, device: Device, tiles: int = 1) -> bool:
+    """Whether the sums of a tile leave registers for its epilogue. tiles: that it needs as many registers for as there
+    are sums, see needed_tiles(); 0: it has room in any tile that was measured, or that the model may choose."""
+    if tiles == 0:
+        return True
+    facts, threads = device.products, WARP * tile.warps * (2 if tile.specialize else 1)
+    sums = tile.m * tile.n
+    finished = sums // 2 if tile.halves else sums
+    if tiles == 1 and tile.halves:
+        return True
+    return finished <= facts.heavy and sums + tiles * finished <= 2 * facts.heavy_sums * threads
 
 
-def _in_halves(node: Gemm, tile: GemmTile) -> GemmTile | None:
+def needed_tiles(node: Gemm | Conv, of_model: bool = False) -> int:
+    """How many tiles of registers an epilogue needs beside the sums: for functions, or for each tensor that it reads.
+    One tensor that is read is no such tile for what was measured; of_model: the model counts it."""
+    read = read_tiles(node)
+    return max(read, 1) if is_heavy(node) or read > (0 if of_model else 1) else 0
+
+
+def _in_halves(node: Gemm, tile: GemmTile, device: Device) -> GemmTile | None:
     """The tile finished in halves, where that can be."""
     from .fit import misfit
 
     halved = replace(tile, halves=True)
-    return halved if tile.descriptors and not misfit(node, halved) else None
+    fits = tile.descriptors and not misfit(node, halved) and leaves_registers(halved, device, needed_tiles(node))
+    return halved if fits else None
 
 
 def _walking_tile(node: Gemm, of_shapes: tuple[Shape, ...], device: Device) -> GemmTile | None:
@@ -136,7 +151,8 @@ def _walking_tile(node: Gemm, of_shapes: tuple[Shape, ...], device: Device) -> G
     shape, facts = of_shapes[0], device.products
     walks = dict(facts.walks)
     enough = shape.m * shape.n >= device.sms * facts.walk_tile
-    enough = enough and shape.k >= facts.walk_depth and shape.m >= facts.walk_rows
+    deep = node.row_strides[1] == ONE  # else the gradient of a weight, whose rows are no tokens
+    enough = enough and shape.k >= facts.walk_depth and (shape.m >= facts.walk_rows or not deep)
     if not device.descriptors or not enough or len(of_shapes) > 1 or DTYPES[node.b.buffer.dtype].size != 2:
         return None
 
@@ -145,8 +161,8 @@ def _walking_tile(node: Gemm, of_shapes: tuple[Shape, ...], device: Device) -> G
         rounds = -(-(-(-shape.m // tile.m) * -(-shape.n // tile.n)) // device.sms)
         return rounds * (start + step * -(-shape.k // tile.k))
 
-    heavy = is_heavy(node)
-    fitting = [t for t in walks if not misfit(node, t) and (not heavy or leaves_registers(t, device))]
+    needed = needed_tiles(node)
+    fitting = [t for t in walks if not misfit(node, t) and leaves_registers(t, device, needed)]
     return min(fitting, key=time, default=None)
 
 
@@ -182,11 +198,12 @@ def is_heavy(node: Gemm | Conv) -> bool:
     return any(op in FUNCTIONS for op in calls)
 
 
-def reads_tiles(node: Gemm | Conv) -> bool:
-    """Whether the epilogue reads a tensor with the rows and columns of the result, as a residual."""
+def read_tiles(node: Gemm | Conv) -> int:
+    """How many tensors with the rows and columns of the result the epilogue reads, as a residual."""
     *rows, column = node.dims
-    loads = (e.index.atoms() for s in node.stores for e in s.value.walk() if isinstance(e, Load))
-    return any(column in atoms and any(row in atoms for row in rows) for atoms in map(frozenset, loads))
+    loads = {e for s in node.stores for e in s.value.walk() if isinstance(e, Load)}
+    every = (frozenset(e.index.atoms()) for e in loads)
+    return sum(column in atoms and any(row in atoms for row in rows) for atoms in every)
 
 
 def expected_time(shape: Shape, dtype: str, device: Device, unsplit: bool = False) -> float:
@@ -208,19 +225,18 @@ def conv_tile(node: Conv, device: Device) -> GemmTile:
     if node.depthwise:
         return depthwise_tile(node, device)
     known = measured_conv(shape, node.w.dtype, device) if len(shapes(node)) == 1 else None
-    heavy = is_heavy(node)
-    if known is not None and (not heavy or leaves_registers(known, device)):
+    if known is not None and leaves_registers(known, device, needed_tiles(node)):
         return known
-    return fastest(shapes(node), node.w.dtype, device, heavy or reads_tiles(node))
+    return fastest(shapes(node), node.w.dtype, device, needed_tiles(node, True))
 
 
 def fastest(
-    of_shapes: tuple[Shape, ...], dtype: str, device: Device, heavy: bool = False, splits: tuple[int, ...] | None = None
+    of_shapes: tuple[Shape, ...], dtype: str, device: Device, needed: int = 0, splits: tuple[int, ...] | None = None
 ) -> GemmTile:
     """The tile that the model of waves finds fastest over all shapes; one accumulator, no descriptors.
 
-    heavy: the epilogue needs registers, see is_heavy() and reads_tiles(); splits: those that are
-    allowed; None: all of the device.
+    needed: tiles of registers of the epilogue, see needed_tiles(); splits: those that are allowed; None: all of the
+    device.
     """
     tiles = dict.fromkeys(t for shape in of_shapes for t in candidates(shape, dtype, device, splits))
 
@@ -229,8 +245,9 @@ def fastest(
         return sum(times), tile.m * tile.n, tile.split
 
     most = max(s.m * s.n * s.batch for s in of_shapes) * 4
-    allowed = (t for t in tiles if t.split == 1 or most * t.split <= device.products.shared_bytes)
-    return min((t for t in allowed if not heavy or leaves_registers(t, device)), key=cost)
+    allowed = [t for t in tiles if t.split == 1 or most * t.split <= device.products.shared_bytes]
+    fitting = [t for t in allowed if leaves_registers(t, device, needed)]
+    return min(fitting or [t for t in allowed if leaves_registers(t, device)], key=cost)
 
 
 def candidates(shape: Shape, dtype: str, device: Device, splits: tuple[int, ...] | None = None) -> Iterator[GemmTile]:

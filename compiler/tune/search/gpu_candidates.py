@@ -18,8 +18,8 @@ from ...schedule.gpu.tiles import (
     conv_shape,
     estimate,
     gemm_shape,
-    is_heavy,
     leaves_registers,
+    needed_tiles,
     typical,
     with_room,
 )
@@ -61,8 +61,8 @@ def _gemm_candidates(node: Gemm, device: Device) -> tuple[GemmTile, ...]:
     if node.also:
         tiles = [of_pair(tile, node) for tile in tiles if tile.split == 1]
     tiles = [with_room(tile, node, device) for tile in tiles]
-    heavy = is_heavy(node)
-    fitting = (t for t in tiles if not misfit(node, t) and (not heavy or t.specialize or leaves_registers(t, device)))
+    needed = needed_tiles(node)
+    fitting = (t for t in tiles if not misfit(node, t) and (t.specialize or leaves_registers(t, device, needed)))
     return tuple(dict.fromkeys(fitting))
 
 
