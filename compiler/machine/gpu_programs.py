@@ -150,7 +150,8 @@ class ProductFacts:
     and most channels. many_warps: results of a tile that 8 warps share; of 16 bits twice as many.
     wide_steps: results of a tile of 16 bits whose steps may be of two lines. most_float: results of a tile of float32.
     unknown_part: of the roof, that a tile reaches which nobody has measured. padded: columns of a row from which it is
-    padded to a multiple of 16 bytes.
+    padded to a multiple of 16 bytes. updated, states: elements of a product, and tensors of the state that are updated
+    by it, from and beyond which the update is a kernel of its own.
     """
 
     heavy: int = 128 * 192
@@ -186,6 +187,8 @@ class ProductFacts:
     most_float: int = 128 * 128
     unknown_part: float = 0.5
     padded: int = 128
+    updated: int = 1 << 18
+    states: int = 1
 
 
 @dataclass(frozen=True)

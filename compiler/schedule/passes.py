@@ -34,6 +34,7 @@ from .fusion.glu import fuse_glu
 from .fusion.groups import cut_groups
 from .fusion.horizontal import fuse_horizontally
 from .fusion.inline import inline_lookups, inline_maps
+from .fusion.joined_maps import join_maps
 from .fusion.kv_blocks import read_through_tables
 from .fusion.kv_concat import eliminate_kv_concats
 from .fusion.lookups import fuse_lookups
@@ -113,7 +114,7 @@ _UNIQUE = _row(
 _ONCE = _row("inline", lambda g, c: inline_maps(g, c.remarks, False), "UNIQUE", "EXPRESSIONS")
 #: what is cheap is computed again rather than stored
 _AGAIN = _row("recompute", lambda g, c: inline_maps(g, c.remarks, True, c.device), "EXPRESSIONS")
-_EPILOGUES = _row("epilogues", lambda g, c: fuse_epilogues(g, c.remarks, c.family), "EXPRESSIONS", "EPILOGUES")
+_EPILOGUES = _row("epilogues", lambda g, c: fuse_epilogues(g, c.remarks, c.device), "EXPRESSIONS", "EPILOGUES")
 _GLU = _row("glu", lambda g, c: fuse_glu(g, c.remarks, c.family), "EPILOGUES")
 
 _BLOCKS = _row("kv-blocks", lambda g, c: read_through_tables(g, c.remarks), "EXPRESSIONS")
@@ -172,6 +173,7 @@ GPU_PASSES: tuple[SchedulePass, ...] = (
     _row("inline-lookups", lambda g, c: inline_lookups(g, c.remarks, c.gpu), "EXPRESSIONS"),
     _GLU,
     _row("fuse-rows", lambda g, c: fuse_rows(g, c.remarks, c.gpu.rows.held * 8, True), "EPILOGUES SPLIT", "ROWS"),
+    _row("join-maps", lambda g, c: join_maps(g, c.remarks), "ROWS EPILOGUES"),
     # maps that have not become a part of rows or of an epilogue
     _row("prologues", lambda g, c: fuse_prologues(g, c.remarks, c.gpu), "ROWS EPILOGUES"),
     # behind all that decides which operands lie in memory

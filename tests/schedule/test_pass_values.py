@@ -279,6 +279,12 @@ CASES: dict[str, Case] = {
         ("inline-lookups",),
         families=GPU,
     ),
+    "maps of the same": Case(
+        lambda a, b: (a * 2 + b, (a * 2 + b) * torch.exp(b), b - a),
+        (draw(2, 9, 31), draw(2, 9, 31)),
+        ("join-maps",),
+        families=GPU,
+    ),
     "rows of no whole lines": Case(
         lambda a, b: F.softmax(a, -1) @ b, (draw(9, 131), draw(131, 8)), ("padded-rows",), families=GPU
     ),

@@ -18,21 +18,24 @@ from ...ir.nodes import Map, Reduce, Store
 from ...ir.program import AnyNode
 from ...ir.structured import Conv, Gemm
 from ...machine.cpu_loops import LANE_LOOPS
+from ...machine.gpu import Device
 from ...machine.targets import Family
+from ..cost.estimates import number
 from ..graph import NodeGraph, label
 from ..loops.vector_axis import vector_loop
 from ..remarks import Remarks
 from .invert import digits, invert
 
 
-def fuse_epilogues(graph: NodeGraph, remarks: Remarks, family: Family = "cpu") -> None:
-    """Fuses every map that can be into the last of the nodes that it reads."""
+def fuse_epilogues(graph: NodeGraph, remarks: Remarks, device: Device | None = None) -> None:
+    """Fuses every map that can be into the last of the nodes that it reads. device: the GPU; None: a CPU."""
     for node in list(graph.nodes):
         if isinstance(node, Map):
-            _consider(graph, node, remarks, family)
+            _consider(graph, node, remarks, device)
 
 
-def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family) -> None:
+def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, device: Device | None) -> None:
+    family: Family = "cpu" if device is None else "cuda"
     producers = [p for b in consumer.reads() for p in graph.writers(b)]
     if not producers:
         return
@@ -54,6 +57,9 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family)
     if isinstance(last, Conv) and last.algorithm == "pixels" and not _lie_as(consumer, store, fused):
         remarks.refused(label(last), label(consumer), "neighbouring elements would be stored one by one")
         return
+    if device is not None and _updates_much(graph, last, store.buffer, device):
+        remarks.refused(label(last), label(consumer), "an update that reads more than registers hold beside the sums")
+        return
     if family == "cpu" and (_lie_apart(fused) or _interleaves(last, fused)):
         remarks.refused(label(last), label(consumer), "neighbouring elements would be stored one by one")
         return
@@ -65,6 +71,21 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, family: Family)
     remarks.fused(label(last), label(consumer), "finished in the epilogue")
     graph.replace(last, fused)
     graph.remove(consumer)
+
+
+def _updates_much(graph: NodeGraph, producer: AnyNode, stored: Buffer, device: Device) -> bool:
+    """Whether the maps that follow on each element of a large product write more of the model's state than an epilogue
+    has registers for: an optimizer with moments, which is a kernel of its own then."""
+    size = number(producer.extent)
+    if not isinstance(producer, Gemm | Conv) or size < device.products.updated:
+        return False
+    waiting, seen = [stored], set[AnyNode]()
+    while waiting:
+        for reader in graph.readers(waiting.pop()):
+            if isinstance(reader, Map) and reader.extent == producer.extent and reader not in seen:
+                seen.add(reader)
+                waiting += reader.writes()
+    return sum(b.kind == "state" for node in seen for b in node.writes()) > device.products.states
 
 
 def _may_be_narrow(graph: NodeGraph, stored: Buffer, consumer: Map) -> bool:
