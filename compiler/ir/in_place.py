@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from .buffers import IN_PLACE, Buffer
-from .expr import Load
+from .expr import Call, Expr, Load
 from .index import Index, Indirect, Var
 from .injective import injective
 from .nodes import Map, Nest, Scan, Scatter, Store
 from .program import AnyNode, Repeat
 from .routines import Custom
 
-__all__ = ["over_own_elements", "overwrites", "shared_roots"]
+__all__ = ["addend", "over_own_elements", "overwrites", "shared_roots"]
 
 
 def shared_roots(buffers: Iterable[Buffer]) -> frozenset[Buffer]:
@@ -23,6 +23,20 @@ def shared_roots(buffers: Iterable[Buffer]) -> frozenset[Buffer]:
 def overwrites(node: AnyNode) -> frozenset[Buffer]:
     """The pieces of memory that a node gives later values."""
     return frozenset(b.root for b in node.writes() if b.of is not None)
+
+
+def addend(s: Store) -> Expr | None:
+    """What a store adds to the element that it finds, in the element's own type; None for one that does more, or that
+    rounds the sum."""
+    value = s.value
+    while isinstance(value, Call) and value.op == "cast" and value.dtype == s.buffer.dtype == value.args[0].dtype:
+        (value,) = value.args
+    if not isinstance(value, Call) or value.op != "add" or value.dtype != s.buffer.dtype:
+        return None
+    found = Load(s.buffer, s.index)
+    first, second = value.args
+    new = second if first == found else first if second == found else None
+    return None if new is None or found in new.loads else new
 
 
 def over_own_elements(node: AnyNode) -> bool:

@@ -116,7 +116,8 @@ class LaneFacts:
     least_steps: shorter scans are as fast step by step. enough_rows: rows for each multiprocessor whose steps one lane
     each takes as fast. piece, tile: steps at once, and elements of a program. lanes: of a program that takes steps in
     order. row, ahead: updates of one step in a program, and later indices that it looks at together. most_steps: more
-    steps, each of which is compared with all others, are slower than steps in order.
+    steps, each of which is compared with all others, are slower than steps in order. added, many: steps whose updates
+    of one place are added together, and how many of those that are looked at have to lead there.
     """
 
     least_steps: int = 16
@@ -127,6 +128,8 @@ class LaneFacts:
     row: int = 512
     ahead: int = 1024
     most_steps: int = 1 << 17
+    added: int = 16
+    many: int = 32
 
 
 #: a tile of programs that walk -> microseconds for each tile, and for each step of k

@@ -26,7 +26,7 @@ class Update(nn.Module):
             self.register_buffer(name, torch.rand(rows, columns) + 0.5)
 
     def forward(self, g: Tensor, x: Tensor) -> Tensor:
-        of_weight = (g.T @ x).float()
+        of_weight = (g.T @ x).to(self.mean.dtype)
         self.mean.lerp_(of_weight, 0.1)
         self.square.mul_(0.9).addcmul_(of_weight, of_weight, value=0.1)
         self.weight.sub_(0.01 * self.mean / (self.square.sqrt() + 1e-8))

@@ -13,7 +13,8 @@ from ..helpers.device_programs import DeviceProgram, device_program, run_interpr
 from ..helpers.programs import Call1
 from ..helpers.triton_interpreter import TritonInterpreter
 
-CACHE, NEW = torch.arange(216.0).reshape(2, 3, 9, 4), torch.randn(2, 3, 6, 4)
+#: of few digits, so that sums are exact
+CACHE, NEW = torch.arange(216.0).reshape(2, 3, 9, 4), (8 * torch.randn(2, 3, 6, 4)).round() / 8
 AT = torch.tensor([1, 3, -1, 3, 8, 1])
 
 
@@ -38,6 +39,14 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], str]] = {
     "added": (lambda x, at, new: x.index_add(2, at.repeat(9) % 9, new.repeat(1, 1, 9, 1)), "first"),
     "added in half precision": (
         lambda x, at, new: x.half().index_add(2, at.repeat(9) % 9, (4 * new).round().half().repeat(1, 1, 9, 1)).float(),
+        "first",
+    ),
+    "many added to one": (
+        lambda x, at, new: x.index_add(2, at.repeat(90) // 9 * 0 + 3, new.repeat(1, 1, 90, 1)),
+        "first",
+    ),
+    "many added to some": (
+        lambda x, at, new: x.index_add(2, (at.repeat(50) % 2) * 5, new.repeat(1, 1, 50, 1)),
         "first",
     ),
     "multiplied by what is there": (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Call, Const, Expr, IndexValue, Load, substitute
+from ...ir.in_place import addend
 from ...ir.index import Atom, Index, Indirect, Var, product
-from ...ir.nodes import Scan, Scatter
+from ...ir.nodes import Scan, Scatter, Store
 from ...ir.plans.gpu import ScanPlan, ScatterPlan
 from ...ir.rewrite import flattened
 from ...schedule.gpu.blocks import blocks, whole
@@ -58,10 +60,16 @@ class LastScatterView(ScatterView):
 
 @dataclass(frozen=True)
 class FirstScatterView(LastScatterView):
-    """before, after: the elements as they are found, and their stores."""
+    """before, after: the elements as they are found, and their stores. rows, many: see ScatterPlan. met, same_run: the
+    indices of a run of `rows` steps, and where they lead to the same places. added: the sums of a run."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
+    rows: int
+    many: int
+    met: tuple[str, ...]
+    same_run: str
+    added: tuple[str, ...]
 
 
 def scan_launch(node: Scan, name: str, plan: ScanPlan) -> Launch:
@@ -125,8 +133,8 @@ def scatter_launches(node: Scatter, name: str, plan: ScatterPlan) -> tuple[Launc
     programs = grid(blocks(i.extent, block) * step.extent)
     blocks_text = plain.index(blocks(i.extent, block))
     if plan.form == "first":
-        combined = _combined(node, scope, {i: Place("i", ("i",))}, masks, step, values)
-        texts = vars(view) | _later(node, scope, plan, late, step, "this") | combined
+        combined = _combined(node, scope, plan, {i: Place("i", ("i",))}, masks, step, values)
+        texts = vars(view) | _others(node, scope, plan, late, step, "this") | combined
         first = FirstScatterView(**texts, blocks=blocks_text)
         return (*fill, finish("scatter_first.py.j2", first, scope, name, programs, node, plan))
     texts = vars(view) | _later(node, scope, plan, late, step, "late")
@@ -137,6 +145,7 @@ def scatter_launches(node: Scatter, name: str, plan: ScatterPlan) -> tuple[Launc
 def _combined(
     node: Scatter,
     scope: TritonScope,
+    plan: ScatterPlan,
     places: dict[Var, Place],
     masks: dict[str, str],
     step: Var,
@@ -158,7 +167,24 @@ def _combined(
     body.count_uses(s.value for s in updates)
     texts = [f"({body.value(s.value)}).to({dtype})" for s, dtype in zip(updates, types, strict=True)]
     body.lines += [f"found{number} = {text}" for number, text in enumerate(texts)]
-    return {"before": tuple(start.lines), "body": tuple(body.lines), "after": tuple(end.lines)}
+    added = _added(updates, scope, places, masks, step) if plan.rows else ()
+    lines = {"before": tuple(start.lines), "body": tuple(body.lines), "after": tuple(end.lines), "added": added}
+    return {**lines, "rows": plan.rows, "many": plan.many}
+
+
+def _added(
+    updates: Sequence[Store], scope: TritonScope, places: dict[Var, Place], masks: dict[str, str], step: Var
+) -> tuple[str, ...]:
+    """What a run of steps adds to the elements: rows of updates, of which those that lead elsewhere are zeros."""
+    wide = {v: Place(f"{place.text}[None, :]", place.axes) for v, place in places.items()}
+    inside = {axis: f"{mask}[None, :]" for axis, mask in masks.items()}
+    emit = TritonEmitter(scope, {**wide, step: Place("run[:, None]", ("run",))}, {**inside, "run": "meets"}, stem="g")
+    values = [addend(s) for s in updates]
+    emit.count_uses(value for value in values if value is not None)
+    for number, value in enumerate(values):
+        assert value is not None
+        emit.lines.append(f"found{number} += tl.sum(tl.where(meets, {emit.value(value)}, 0), 0)")
+    return tuple(emit.lines)
 
 
 def _later(
@@ -166,17 +192,40 @@ def _later(
 ) -> dict[str, Any]:
     """What finds out whether another step leads to the places of `this` one: the indices of this step, those of `ahead`
     others, and where all of them are equal."""
-    found = [a for update in node.updates for m in update.index.terms for a in m if isinstance(a, Indirect)]
-    indices = [_counted(atom) for atom in dict.fromkeys(found)]
-    moved = [substitute(e, flattened(late, step)) for e in indices]
+    moved = _indices(node, late, step)
     own = TritonEmitter(scope, {step: Place(this)}, stem="u")
     own.count_uses(moved)
-    this = [operand(own.value(e)) for e in moved]
-    other = TritonEmitter(scope, {step: Place("other", ("other",))}, {"other": "other_inside"}, stem="v")
-    other.count_uses(moved)
-    those = [operand(other.value(e)) for e in moved]
-    same = " & ".join(f"({a} == {b})" for a, b in zip(those, this, strict=True))
-    return {"ahead": plan.ahead, "own": tuple(own.lines), "later": tuple(other.lines), "same": same}
+    texts = [operand(own.value(e)) for e in moved]
+    later, same = _compared(moved, texts, scope, step, "other", "v")
+    return {"ahead": plan.ahead, "own": tuple(own.lines), "later": later, "same": same}
+
+
+def _others(
+    node: Scatter, scope: TritonScope, plan: ScatterPlan, late: tuple[Var, ...], step: Var, this: str
+) -> dict[str, Any]:
+    """The same, and of a run of steps."""
+    moved = _indices(node, late, step)
+    own = TritonEmitter(scope, {step: Place(this)}, stem="u")
+    own.count_uses(moved)
+    texts = [operand(own.value(e)) for e in moved]
+    met, same = _compared(moved, texts, scope, step, "run", "h")
+    return {**_later(node, scope, plan, late, step, this), "met": met, "same_run": same}
+
+
+def _indices(node: Scatter, late: tuple[Var, ...], step: Var) -> list[Expr]:
+    """The indices that lead a step to its places, each once."""
+    found = [a for update in node.updates for m in update.index.terms for a in m if isinstance(a, Indirect)]
+    return [substitute(_counted(atom), flattened(late, step)) for atom in dict.fromkeys(found)]
+
+
+def _compared(
+    indices: Sequence[Expr], own: Sequence[str], scope: TritonScope, step: Var, name: str, stem: str
+) -> tuple[tuple[str, ...], str]:
+    """The lines that read the indices of the steps `name`, and where all are equal to those of one step."""
+    emit = TritonEmitter(scope, {step: Place(name, (name,))}, {name: f"{name}_inside"}, stem=stem)
+    emit.count_uses(indices)
+    those = [operand(emit.value(e)) for e in indices]
+    return tuple(emit.lines), " & ".join(f"({a} == {b})" for a, b in zip(those, own, strict=True))
 
 
 def _counted(atom: Indirect) -> Expr:

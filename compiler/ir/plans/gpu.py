@@ -191,11 +191,14 @@ class ScatterPlan(GpuPlan):
     last     a program has `block` updates of one step, and writes those whose element no later step writes: it compares
              their indices with `ahead` later ones at a time
     first    a program has `block` updates of one step; where no earlier step leads to their elements, it makes those of
-             all later steps that do, in their order, and stores the elements once
+             all later steps that do, in their order, and stores the elements once. Where more than `many` of `ahead`
+             steps lead there, it adds the updates of `rows` steps at a time; 0: one by one
     """
 
     block: int = 1
     ahead: int = 1
+    rows: int = 0
+    many: int = 0
     fill: MapPlan | None = None
 
 

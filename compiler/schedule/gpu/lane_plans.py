@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...ir.expr import Load
+from ...ir.in_place import addend
 from ...ir.index import ONE, Index, Indirect, Var, product
 from ...ir.nodes import Scan, Scatter, Store
 from ...ir.plans.gpu import Combination, ScanPlan, ScatterPlan
@@ -102,6 +103,12 @@ def scatter_block(node: Scatter, plan: ScatterPlan, device: Device) -> int:
 def scatter_ahead(node: Scatter, plan: ScatterPlan, device: Device) -> int:
     """Indices of other steps that a program compares at once."""
     return 1 if plan.form == "ordered" else _lanes(_steps(node), device.lanes.ahead)
+
+
+def scatter_rows(node: Scatter, plan: ScatterPlan, device: Device) -> int:
+    """Steps whose updates of a place are added at once: sums alone have no other order than that of rounding."""
+    sums = plan.form == "first" and all(addend(update) is not None for update in node.updates)
+    return device.lanes.added if sums else 0
 
 
 def scatter_warps(plan: ScatterPlan) -> int:

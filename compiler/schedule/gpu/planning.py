@@ -44,6 +44,7 @@ from .lane_plans import (
     scatter_block,
     scatter_form,
     scatter_room,
+    scatter_rows,
     scatter_warps,
 )
 from .map_plans import map_axes, map_block, map_form, map_fours, map_room, map_warps
@@ -229,6 +230,8 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("scatter-form", ScatterPlan, "form", lambda k, c: scatter_form(k.node, c.gpu)),
     _row("scatter-block", ScatterPlan, "block", lambda k, c: scatter_block(k.node, k.plan, c.gpu), "form"),
     _row("scatter-ahead", ScatterPlan, "ahead", lambda k, c: scatter_ahead(k.node, k.plan, c.gpu), "form"),
+    _row("scatter-rows", ScatterPlan, "rows", lambda k, c: scatter_rows(k.node, k.plan, c.gpu), "form"),
+    _row("scatter-many", ScatterPlan, "many", lambda k, c: c.gpu.lanes.many if k.plan.rows else 0, "rows"),
     _row("scatter-warps", ScatterPlan, "warps", lambda k, c: scatter_warps(k.plan), "block"),
     _row("scatter-room", ScatterPlan, "room", lambda k, c: scatter_room(k.node, k.plan, c.gpu), "block"),
 )
