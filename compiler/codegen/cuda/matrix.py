@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...ir.buffers import Operand
+from ...ir.expr import Acc, Call, Expr
 from ...ir.index import ONE, Index
-from ...ir.nodes import Node
+from ...ir.nodes import Node, Store
 from ...ir.plans.gpu import GpuPlan, ProductPlan
 from ...ir.plans.tiles import GemmTile
 from ...ir.structured import Attention, Conv, Gemm
@@ -84,10 +85,30 @@ def finish_lines(
         masks["n"] = f"(n < {scalar(scope, axes.n.extent)})" if whole else "inside"
     emit = TritonEmitter(scope, axes.places, masks, {acc: Value(text, ("m", "n")) for acc, text in sums.items()})
     stores = axes.moved(node.stores)
+    emit.lines += [f"{sums[name]} += 0.0" for name in _chosen(stores) if name in sums]
     emit.count_uses(s.value for s in stores)
     for s in stores:
         emit.store(s)
     return tuple(emit.lines)
+
+
+#: operators that hand on a float, or change its sign alone
+_HANDS_ON = frozenset("where abs neg copysign".split())
+
+
+def _chosen(stores: Sequence[Store]) -> list[str]:
+    """Names of float32 sums that operators hand on: ptxas of CUDA 12 takes such a sum of wgmma for the zeros that it
+    starts from (`where(c, 0.0, acc)` that is stored as float32 is 0.0), unless something is added to it. A sum that
+    starts from 0.0 is never -0.0, so that adding 0.0 changes none."""
+    calls = (e for s in stores for e in s.value.walk() if isinstance(e, Call) and e.op in _HANDS_ON)
+    operands = (_uncast(a) for call in calls for a in call.args)
+    return sorted({a.name for a in operands if isinstance(a, Acc) and a.dtype == "f32"})
+
+
+def _uncast(e: Expr) -> Expr:
+    while isinstance(e, Call) and e.op == "cast":
+        (e,) = e.args
+    return e
 
 
 def scalar(scope: TritonScope, index: Index) -> str:
