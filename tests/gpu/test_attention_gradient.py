@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from mycc.compiler.capture import capture
 from mycc.compiler.ir.structured import Attention, AttentionGradient
 from mycc.compiler.model.operators.trained_attention import attention_gradient, trained_attention
+from mycc.runtime.errors import CompileError
 from torch import Tensor
 from torch.export import Dim
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -214,3 +215,16 @@ def test_a_loss_of_several_layers_differentiates_attention_once_each() -> None:
     inputs = tuple(torch.randn(2, 2, 20, 16, generator=torch.Generator().manual_seed(i)) for i in range(3))
     program = program_of(capture(make_fx(step)(*inputs), inputs))
     assert sum(isinstance(n, AttentionGradient) for n in program.schedule.program.nodes) == 2
+
+
+class Shared(torch.nn.Module):
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+
+
+def test_an_unknown_number_of_heads_that_share_a_key_head_is_refused() -> None:
+    """A program divides its head by a number: of one key head for all heads that would be their count."""
+    inputs = torch.randn(2, 4, 20, 16), torch.randn(2, 1, 20, 16)
+    graph = capture(Shared(), inputs, dynamic_shapes=({1: Dim("heads", min=2, max=16)}, None))
+    with pytest.raises(CompileError, match="how many query heads share a key head"):
+        program_of(graph)

@@ -282,8 +282,11 @@ class _Sizes:
         builder = ctx.builder
         b, h, m, d = q.shape
         groups, keys, value_size = k.shape[1], k.shape[2], v.shape[3]
-        if exact_div(h, groups) is None:
+        shared = exact_div(h, groups)
+        if shared is None:
             raise ctx.refuse("the number of query heads is not a multiple of the number of key heads")
+        if shared.constant is None and builder.family == "cuda":
+            raise ctx.refuse("how many query heads share a key head has to be known on GPUs")
         factor = scale if scale is not None else attention_scale(ctx.integer(d))
         dims = tuple(builder.var(e, name) for e, name in zip((b, h, m, value_size), ("b", "h", "m", "d"), strict=True))
         key = builder.var(keys, "key")
