@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import mycc
 import pytest
 import torch
 from mycc.compiler.ir.nodes import Scatter
@@ -49,6 +51,10 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], str]] = {
         lambda x, at, new: x.index_add(2, (at.repeat(50) % 2) * 5, new.repeat(1, 1, 50, 1)),
         "first",
     ),
+    "many added to elements": (
+        lambda x, at, new: x[0, 0, :, 0].index_add(0, at.repeat(90) % 2, new[0, 0, :, 0].repeat(90)),
+        "first",
+    ),
     "multiplied by what is there": (
         lambda x, at, new: x.index_reduce(2, at.repeat(3) % 5, new.repeat(1, 1, 3, 1), "prod"),
         "first",
@@ -83,6 +89,15 @@ def test_one_program_writes_each_place(name: str, interpreter: TritonInterpreter
     assert forms(program) == [form]
     (found,) = run_interpreted(program, interpreter, inputs)
     torch.testing.assert_close(found, model(*inputs))
+
+
+@pytest.mark.parametrize("name", ["added", "many added to elements", "flags"])
+def test_kernels_compile(name: str, tmp_path: Path) -> None:
+    """The interpreter asks for no types."""
+    out = mycc.compile(
+        Call1(CASES[name][0]).eval(), (CACHE, AT, NEW), out=tmp_path / "p.pkg", target="cuda:sm_90", verify=False
+    )
+    assert out.exists()
 
 
 def test_a_number_of_steps_that_is_not_known(interpreter: TritonInterpreter) -> None:

@@ -167,13 +167,18 @@ def _combined(
     body.count_uses(s.value for s in updates)
     texts = [f"({body.value(s.value)}).to({dtype})" for s, dtype in zip(updates, types, strict=True)]
     body.lines += [f"found{number} = {text}" for number, text in enumerate(texts)]
-    added = _added(updates, scope, places, masks, step) if plan.rows else ()
+    added = _added(updates, list(found.values()), scope, places, masks, step) if plan.rows else ()
     lines = {"before": tuple(start.lines), "body": tuple(body.lines), "after": tuple(end.lines), "added": added}
     return {**lines, "rows": plan.rows, "many": plan.many}
 
 
 def _added(
-    updates: Sequence[Store], scope: TritonScope, places: dict[Var, Place], masks: dict[str, str], step: Var
+    updates: Sequence[Store],
+    found: Sequence[Value],
+    scope: TritonScope,
+    places: dict[Var, Place],
+    masks: dict[str, str],
+    step: Var,
 ) -> tuple[str, ...]:
     """What a run of steps adds to the elements: rows of updates, of which those that lead elsewhere are zeros."""
     wide = {v: Place(f"{place.text}[None, :]", place.axes) for v, place in places.items()}
@@ -181,9 +186,10 @@ def _added(
     emit = TritonEmitter(scope, {**wide, step: Place("run[:, None]", ("run",))}, {**inside, "run": "meets"}, stem="g")
     values = [addend(s) for s in updates]
     emit.count_uses(value for value in values if value is not None)
-    for number, value in enumerate(values):
+    for element, value in zip(found, values, strict=True):
         assert value is not None
-        emit.lines.append(f"found{number} += tl.sum(tl.where(meets, {emit.value(value)}, 0), 0)")
+        total = f"tl.sum(tl.where(meets, {emit.value(value)}, 0), 0)"
+        emit.lines.append(f"{element.text} += {total if element.axes else f'tl.sum({total}, 0)'}")
     return tuple(emit.lines)
 
 
