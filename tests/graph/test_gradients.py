@@ -10,7 +10,6 @@ import pytest
 import torch
 from mycc.compiler.capture import capture
 from mycc.compiler.graph.decompose.gradients import (
-    cudnn_attention_backward,
     efficient_attention_backward,
     flash_attention_backward,
 )
@@ -161,7 +160,7 @@ def test_attention_backward(name: str, dynamic: bool) -> None:
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["flash", "efficient", "efficient, of the mask", "cudnn"])
+@pytest.mark.parametrize("name", ["flash", "efficient", "efficient, of the mask"])
 @pytest.mark.parametrize("size", [8, 600], ids=["whole", "spelled out"])
 def test_the_gradients_of_fused_attention_on_gpus(name: str, size: int) -> None:
     """Operators that torch has on GPUs alone: their definitions on tensors of a CPU. A head of 600 has no kernel."""
@@ -177,11 +176,6 @@ def test_the_gradients_of_fused_attention_on_gpus(name: str, size: int) -> None:
     if name == "flash":
         found: Any = flash_attention_backward(
             grad, q, k, v, out, log, nothing, nothing, 5, 7, 0.0, False, nothing, nothing
-        )
-    elif name == "cudnn":
-        log = log.unsqueeze(-1)
-        found = cudnn_attention_backward(
-            grad, q, k, v, out, log, nothing, nothing, bias, nothing, nothing, 5, 7, 0.0, False
         )
     else:
         wants = [True, True, True, name != "efficient"]

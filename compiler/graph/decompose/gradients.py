@@ -274,32 +274,6 @@ def flash_attention_backward(
     return _gradients(grad, q, k, v, out, logsumexp, None, is_causal, scale)
 
 
-@definition("aten._scaled_dot_product_cudnn_attention_backward")
-def cudnn_attention_backward(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    logsumexp: Tensor,
-    philox_seed: Tensor,
-    philox_offset: Tensor,
-    attn_bias: Tensor | None,
-    cum_seq_q: Tensor,
-    cum_seq_k: Tensor,
-    max_q: int,
-    max_k: int,
-    dropout_p: float,
-    is_causal: bool,
-    *,
-    scale: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The logarithms have one more dimension, of size 1."""
-    _without_dropout(dropout_p)
-    logsumexp = logsumexp.squeeze(-1) if logsumexp.dim() == q.dim() else logsumexp
-    return _gradients(grad, q, k, v, out, logsumexp, attn_bias, is_causal, scale)
-
-
 @definition("aten._scaled_dot_product_efficient_attention_backward")
 def efficient_attention_backward(
     grad: Tensor,
