@@ -105,7 +105,9 @@ def _refusal(node: Map, store: Store, readers: list[AnyNode], budget: int) -> st
 
 def _reads_no_more(node: Map, store: Store) -> bool:
     """Whether an element takes no more bytes to compute again than to read: of operands that vary along all loops, as
-    those that lack one are few and stay in caches."""
+    those that lack one are few and stay in caches. What is looked up is read once."""
+    if any(isinstance(atom, Indirect) for ld in store.value.loads for atom in ld.index.atoms()):
+        return False
     loops = {v for v in node.dims if v.extent != ONE}
     whole = {ld for ld in store.value.loads if loops <= ld.vars()}
     return sum(DTYPES[ld.dtype].size for ld in whole) <= DTYPES[store.buffer.dtype].size
