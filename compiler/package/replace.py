@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import BinaryIO
 from ...runtime.errors import CompileError
 from ...runtime.files import check_regular
 
-__all__ = ["check_replaceable", "whole_file"]
+__all__ = ["check_replaceable", "flushed_beside", "whole_file"]
 
 _serial = itertools.count()
 
@@ -52,6 +53,32 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             raise
     except OSError as error:
         raise CompileError(f"cannot write {path}: {_reason(error, path)}") from error
+
+
+@contextmanager
+def flushed_beside(file: BinaryIO) -> Iterator[None]:
+    """What the file has so far goes to the disk while the block runs, so that its end waits for less.
+
+    Raises:
+        OSError: it cannot be written; after the block, as the system tells it once.
+    """
+    file.flush()
+    errors: list[OSError] = []
+
+    def flush() -> None:
+        try:
+            os.fsync(file.fileno())
+        except OSError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=flush, name="mycc flush")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def check_replaceable(path: Path) -> None:

@@ -22,7 +22,7 @@ from .contract import checked_contract, contract_of
 from .glibc import oldest_glibc
 from .launches import target_roof
 from .python_side import import_name, python_members
-from .replace import whole_file
+from .replace import flushed_beside, whole_file
 
 __all__ = [
     "BLOCK",
@@ -135,8 +135,8 @@ def write_package(
         blocks = _write_weights(archive, contents.weights, placed)
         size = _finish(archive, contents, members, placed, blocks)
         if complete is not None:
-            file.flush()
-            done = complete(Path(f"/proc/self/fd/{file.fileno()}"))
+            with flushed_beside(file):
+                done = complete(Path(f"/proc/self/fd/{file.fileno()}"))
             archive.reopen()
             archive.add(CERTIFICATE, len(done.certificate), [done.certificate], PAGE)
             members[CERTIFICATE] = done.certificate

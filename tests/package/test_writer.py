@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import Callable
@@ -189,6 +190,32 @@ def test_file_systems_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(TypeError), replace.whole_file(out) as file:
         file.write(None)  # type: ignore[arg-type]
     assert (os.listdir(tmp_path), out.read_bytes()) == (["model.pkg"], b"new")
+
+
+def test_a_disk_that_fails_beside_the_verification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system tells of a failed write once: what the flush beside the block hears is raised after it."""
+    real, threads = os.fsync, []
+
+    def failing(descriptor: int) -> None:
+        threads.append(threading.current_thread())
+        if len(threads) == 1:
+            raise OSError(errno.EIO, "Input/output error")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    out, ran = tmp_path / "model.pkg", []
+    out.write_bytes(b"old")
+
+    def write() -> None:
+        with replace.whole_file(out) as file:
+            file.write(b"new")
+            with replace.flushed_beside(file):
+                ran.append(True)
+
+    with pytest.raises(CompileError, match="cannot write"):
+        write()
+    assert threads[0] is not threading.main_thread()
+    assert (ran, os.listdir(tmp_path), out.read_bytes()) == ([True], ["model.pkg"], b"old")
 
 
 def test_zip64_members_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
