@@ -106,6 +106,8 @@ def test_operator(position: int, entry: Callable[[int], Entry]) -> None:
 #: operators that have tests of another kind: file -> their names
 ELSEWHERE = {
     "capture/test_attention_sinks.py": "mycc.attention.default",
+    "gpu/test_attention_gradient.py": "mycc.attention_gradient.default mycc.trained_attention.default",
+    "gpu/test_convolution_gradients.py": "mycc.conv_weight_gradient.default",
     "models/test_assertions.py": "mycc.assert_true.default",
     "ops/test_data_sizes.py": """aten._local_scalar_dense.default aten._unique2.default aten.argwhere.default
         aten.bincount.default aten.item.default aten.masked_select.default aten.nonzero.default
