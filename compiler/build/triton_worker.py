@@ -44,12 +44,12 @@ def compile_task(task: dict) -> dict:
     attrs = {(places[name],): [["tt.divisibility", d]] for name, d in task["divisors"].items()}
     constants = {name: constant(value) for name, value in task["constants"].items()}
     source = ASTSource(function, task["signature"], constants, attrs)
-    log = io.StringIO()
-    target = GPUTarget("cuda", task["capability"], 32)
+    target, log = GPUTarget("cuda", task["capability"], 32), io.StringIO()
     with contextlib.redirect_stdout(log):
         compiled = triton_compile(source, target, task["options"])
         if lost_products(compiled.asm["cubin"]):
-            log.truncate(0)
+            log.seek(0)
+            log.truncate()  # the log is that of the machine code which is taken
             compiled = triton_compile(source, target, {**task["options"], "ptx_options": "--opt-level 1"})
     if lost_products(compiled.asm["cubin"]):
         raise RuntimeError("ptxas has left out products whose sums the kernel reads")

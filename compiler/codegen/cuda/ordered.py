@@ -134,10 +134,10 @@ def scatter_launches(node: Scatter, name: str, plan: ScatterPlan) -> tuple[Launc
     blocks_text = plain.index(blocks(i.extent, block))
     if plan.form == "first":
         combined = _combined(node, scope, plan, {i: Place("i", ("i",))}, masks, step, values)
-        texts = vars(view) | _others(node, scope, plan, late, step, "this") | combined
+        texts = vars(view) | _compared_steps(node, scope, plan, late, step, "this") | combined
         first = FirstScatterView(**texts, blocks=blocks_text)
         return (*fill, finish("scatter_first.py.j2", first, scope, name, programs, node, plan))
-    texts = vars(view) | _later(node, scope, plan, late, step, "late")
+    texts = vars(view) | _compared_steps(node, scope, plan, late, step, "late")
     last = LastScatterView(**texts, blocks=blocks_text)
     return (*fill, finish("scatter_last.py.j2", last, scope, name, programs, node, plan))
 
@@ -193,29 +193,20 @@ def _added(
     return tuple(emit.lines)
 
 
-def _later(
+def _compared_steps(
     node: Scatter, scope: TritonScope, plan: ScatterPlan, late: tuple[Var, ...], step: Var, this: str
 ) -> dict[str, Any]:
     """What finds out whether another step leads to the places of `this` one: the indices of this step, those of `ahead`
-    others, and where all of them are equal."""
+    others and of a run of `rows` steps, and where all of them are equal to this one's."""
     moved = _indices(node, late, step)
     own = TritonEmitter(scope, {step: Place(this)}, stem="u")
     own.count_uses(moved)
     texts = [operand(own.value(e)) for e in moved]
     later, same = _compared(moved, texts, scope, step, "other", "v")
-    return {"ahead": plan.ahead, "own": tuple(own.lines), "later": later, "same": same}
-
-
-def _others(
-    node: Scatter, scope: TritonScope, plan: ScatterPlan, late: tuple[Var, ...], step: Var, this: str
-) -> dict[str, Any]:
-    """The same, and of a run of steps."""
-    moved = _indices(node, late, step)
-    own = TritonEmitter(scope, {step: Place(this)}, stem="u")
-    own.count_uses(moved)
-    texts = [operand(own.value(e)) for e in moved]
-    met, same = _compared(moved, texts, scope, step, "run", "h")
-    return {**_later(node, scope, plan, late, step, this), "met": met, "same_run": same}
+    found = {"ahead": plan.ahead, "own": tuple(own.lines), "later": later, "same": same}
+    if plan.form == "first":
+        found["met"], found["same_run"] = _compared(moved, texts, scope, step, "run", "h")
+    return found
 
 
 def _indices(node: Scatter, late: tuple[Var, ...], step: Var) -> list[Expr]:
