@@ -13,6 +13,7 @@ from ..arguments import CompileArguments, StepArguments, TrainingArguments, argu
 from ..runtime.errors import CompileError
 from ..runtime.installation import how_to_install
 from .faults import reporting_faults
+from .garbage import rare_collections
 from .observe import DumpObserver, Observer, warn
 from .options import CompileOptions
 from .package.replace import check_replaceable
@@ -39,6 +40,7 @@ __all__ = [
 
 
 @takes(CompileArguments)
+@rare_collections()
 def compile(
     model: Any,
     args: Sequence[Any] | Any = (),
@@ -80,6 +82,7 @@ def compile(
 
 
 @takes(TrainingArguments)
+@rare_collections()
 def compile_training(
     model: Any,
     args: Sequence[Any] | Any = (),
@@ -181,6 +184,7 @@ def compile_request(
     return CompileRequest(tuple(entries), options, path, package, tuple(options.ineffective()), task, training)
 
 
+@rare_collections()
 def run_request(request: CompileRequest, observers: Sequence[Observer]) -> Path:
     """Runs the pipeline. Warnings go to the observers, or without any to Python's warnings."""
     from .pipeline import run

@@ -2,7 +2,8 @@
 
     capture -> graph -> lower -> schedule -> codegen -> build -> package -> verify
 
-Data flows one way; a stage takes values and returns a value. Timing, progress and dumps are observers.
+Data flows one way; a stage takes values and returns a value. Timing, progress and dumps are observers. What only some
+requests need (GPUs, training, quantisation) is imported where it is used: imports are a tenth of a small compile.
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from .build.compile import BuildOptions, BuildResult, build
-from .build.device_build import PROGRAM, build_devices
 from .capture.export import capture_request
 from .capture.precision import in_dtype
 from .capture.specialise import variant_requests
 from .capture.state import share_state, state_of, training_notes
-from .codegen.cuda.generate import generate_device
 from .codegen.generate import Generated, generate
 from .codegen.host.program import Sources
 from .garbage import give_back, rare_collections
@@ -36,7 +35,6 @@ from .observe import Observer, running_stage, warn_all
 from .options import CompileOptions
 from .package.assemble import Assembled, assemble, package_contract, unverified_notes
 from .package.writer import PackageSummary
-from .quantize.quantize import quantize
 from .quantize.report import QuantizationReport, manifest_row
 from .quantize.report import summarise as summarise_quantization
 from .request import CompileRequest
@@ -44,10 +42,7 @@ from .schedule import Schedule, schedule
 from .schedule.passes import check_names
 from .schedule.planning import OPTIONAL
 from .summaries import summarise
-from .training.request import capture_training
 from .tune.choices.choices import NO_CHOICES, Choices
-from .tune.search.gpu_search import search_gpu
-from .tune.search.gpu_space import tiles_of
 from .tune.search.lock import Lock, read_lock
 from .tune.search.stage import Tuned, choose
 from .weights.collect import Weights, collect_weights
@@ -125,6 +120,8 @@ def _quantized(
     """The entry points with the weights as integers that the options ask for: from here on they are the model."""
     if options.quantize is None:
         return captured, []
+    from .quantize.quantize import quantize
+
     with running_stage(observers, "quantize") as stage:
         graphs, reports = quantize(captured, options.quantize)
         stage.value = "\n".join(line for report in reports for line in report.lines())
@@ -136,6 +133,8 @@ def _quantized(
 def _captured(request: CompileRequest) -> list[ModelGraph]:
     """The entry points as graphs, with those for some sizes alone behind them."""
     if request.training is not None:
+        from .training.request import capture_training
+
         return capture_training(request.training, request.options.families)
     entries = in_dtype(request.entries, request.options.dtype)
     captured = [capture_request(entry) for entry in entries]
@@ -195,6 +194,8 @@ def _measure_gpu(
     graphs: Sequence[ModelGraph], options: CompileOptions, captured: Sequence[ModelGraph], target: Target
 ) -> Lock:
     """The lock of a GPU's target, measured on this machine."""
+    from .tune.search.gpu_search import search_gpu
+
     lowered = _lower(graphs, "cuda", options.codegen.winograd, NO_CHOICES)
     device = options.device(target)
     schedules = [schedule(entry.program, options.schedule, device) for entry in lowered]
@@ -233,6 +234,11 @@ def _generate(
     generated = Generated({}, (), ())
     if cpu:
         generated = generate(graphs, schedules[cpu[0].name], weights, cpu, choices, contract)
+    if "cuda" not in options.families:
+        return generated
+    from .codegen.cuda.generate import generate_device
+    from .tune.search.gpu_space import tiles_of
+
     device = {
         target.name: generate_device(
             graphs, schedules[target.name], options.device(target), tiles_of(choices, target.name)
@@ -250,17 +256,19 @@ def _build(
     settings = _settings(options)
     built: dict[str, BuildResult] = {}
     sources = dict(generated.sources)
-    codes = {t: generated.device[t.name] for t in options.targets if t.family == "cuda"}
-    devices = build_devices(codes, weights, settings, contract)
-    for target in options.targets:
-        if target.family == "cuda":
-            code = codes[target]
-            built[target.name], program = devices[target]
-            kernels = {f"{kernel.symbol}.py": kernel.source for kernel in code.kernels}
+    if "cuda" in options.families:
+        from .build.device_build import PROGRAM, build_devices
+
+        codes = {t: generated.device[t.name] for t in options.targets if t.family == "cuda"}
+        for target, (result, program) in build_devices(codes, weights, settings, contract).items():
+            built[target.name] = result
+            kernels = {f"{kernel.symbol}.py": kernel.source for kernel in codes[target].kernels}
             sources[target.name] = Sources({PROGRAM: program}, kernels, len(kernels))
-        else:
+    for target in options.targets:
+        if target.family == "cpu":
             own = sources[target.name]
             built[target.name] = build(own.units, own.headers, target, settings)
+    built = {target.name: built[target.name] for target in options.targets}
     return built, replace(generated, sources=sources)
 
 
