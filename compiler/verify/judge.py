@@ -26,7 +26,7 @@ from .compare import Deviation, deviation, difference
 from .condition import Noise
 from .trial import Compared, Sample, Trial
 
-__all__ = ["judged"]
+__all__ = ["judged", "mostly_jumps"]
 
 #: patterns of noise that are tried for the first inputs where something fails, else, and for each further one
 PATTERNS, FURTHER = 8, 4
@@ -50,7 +50,7 @@ def judged(trial: Trial, draw: Draw, tolerance: Tolerance) -> CaseResult:
     if sample.uncertain:
         tolerance = replace(tolerance, floor=max(tolerance.floor, SHARED_FLOOR))
     case, doubtful = _case(trial, sample, tolerance), _no_masks(sample)
-    if trial.chooses and any(_jumped(c) for c in sample.compared):
+    if trial.chooses and any(mostly_jumps(c) for c in sample.compared):
         doubtful = _doubtful(trial, sample)
         case = _case(trial, sample, tolerance, doubtful)
     if not case.failures:
@@ -61,15 +61,28 @@ def judged(trial: Trial, draw: Draw, tolerance: Tolerance) -> CaseResult:
     return replace(case, unsteady=_unsteady(trial, sample, case)) if case.failures else case
 
 
-def _jumped(compared: Compared) -> bool:
+def mostly_jumps(compared: Compared) -> bool:
     """Whether eager's error is that of few elements: its own jumps, which are no measure for other elements."""
     if compared.overflowed is not None or not compared.wanted.numel():
         return False
     if not compared.wanted.is_floating_point():
         return not torch.equal(compared.own, compared.wanted)
     off = torch.nan_to_num((compared.own.double() - compared.wanted).abs())
-    far = off > JUMP * off.median()
+    far = off > JUMP * _usual(off, compared)
     return bool(off[far].square().sum() > off.square().sum() / 2)
+
+
+def _usual(off: Tensor, compared: Compared) -> Tensor:
+    """The error that elements have, the median. Where most have none, as in a cache of which a step writes little, that
+    of those that have one; they may all be jumps, and then it is what a rounding of the largest element is."""
+    median = off.median()
+    if median > 0:
+        return median
+    some = off[off > 0]
+    if not some.numel():
+        return median
+    largest = torch.nan_to_num(compared.wanted, posinf=0.0, neginf=0.0).abs().max()
+    return torch.minimum(some.median(), largest.double() * torch.finfo(compared.own.dtype).eps)
 
 
 def _no_masks(sample: Sample) -> list[Tensor | None]:

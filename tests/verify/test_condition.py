@@ -9,7 +9,9 @@ import torch
 from mycc.compiler.capture import ModelGraph, capture
 from mycc.compiler.verify import eager, reference
 from mycc.compiler.verify.condition import LARGE, Noise, chooses, jumps, noisy
+from mycc.compiler.verify.judge import mostly_jumps
 from mycc.compiler.verify.ties import UNSPECIFIED, settled
+from mycc.compiler.verify.trial import Compared
 from torch import Tensor
 
 aten = torch.ops.aten
@@ -51,6 +53,36 @@ def test_roundings_jump_where_they_are_near() -> None:
     graph = capture(lambda x: (x * math.pi / math.pi).round(), (x,))
     assert chooses(graph)
     assert jumping(graph, [x]).tolist() == [True, False, True, False]
+
+
+def _mostly_jumps(own: Tensor, wanted: Tensor) -> bool:
+    return mostly_jumps(Compared(own, own, wanted.double()))
+
+
+def test_an_error_of_few_elements_is_that_of_jumps() -> None:
+    wanted = torch.randn(1000, dtype=torch.float64) * 100
+    own = wanted.float()
+    assert not _mostly_jumps(own, wanted)
+    own[3] += 1
+    assert _mostly_jumps(own, wanted)
+
+
+def test_the_error_of_what_a_step_writes_in_a_cache_is_no_jump() -> None:
+    """Most elements are zeros on both sides."""
+    wanted = torch.zeros(100, 64, dtype=torch.float64)
+    wanted[7] = torch.randn(64, dtype=torch.float64)
+    own = wanted.float() * (1 + 1e-7)
+    assert not _mostly_jumps(own, wanted)
+    own[7, 1] += 0.1
+    assert _mostly_jumps(own, wanted)
+
+
+def test_whole_numbers_that_are_not_all_the_same_jumped() -> None:
+    wanted = torch.arange(1000, dtype=torch.float64)
+    own = wanted.float()
+    assert not _mostly_jumps(own, wanted)
+    own[[3, 500]] += 1
+    assert _mostly_jumps(own, wanted)
 
 
 def test_rows_that_hang_on_equal_elements_jump() -> None:
