@@ -428,6 +428,12 @@ _CASTS = (
     _cast_row("f64", "float64", "float64"),
 )
 
+#: the nearest integer, of two the even one, of a float that has one of 32 bits
+_NEAREST = _row(
+    "nearest_i32", "f", "cast", lambda x: x.round(), "nearest_i32", _text("libdevice.rint({0}).to(tl.int32)", 1),
+    to="i32", types=("f32",), domain=(-2.0e9, 2.0e9),
+)  # fmt: skip
+
 
 def _bit_rows(dtype: str, torch_name: str, word: str) -> tuple[ScalarOp, ScalarOp]:
     """The bits of a float as an integer of type `word`, and the float that has such bits: of a narrow float it rounds
@@ -534,7 +540,7 @@ def _rounding_row(dtype: str, torch_name: str) -> ScalarOp:
 _ROUNDINGS = (_rounding_row("f16", "float16"), _rounding_row("bf16", "bfloat16"))
 
 OPS: Mapping[str, ScalarOp] = _Table(
-    (*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, *_BITS, *_SPECIAL, _GCD, *_RANDOM, *_ROUNDINGS)
+    (*_ARITHMETIC, *_MATHS, *_LOGIC, *_CASTS, _NEAREST, *_BITS, *_SPECIAL, _GCD, *_RANDOM, *_ROUNDINGS)
 )
 
 

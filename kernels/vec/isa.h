@@ -108,6 +108,10 @@ template <int MODE> MYCC_INLINE vf32 round(vf32 x) {
 template <int MODE> MYCC_INLINE hf64 round(hf64 x) {
   return MYCC_PICK(__builtin_ia32_rndscalepd_mask(x, MODE, x, (char)-1, 4), (hf64)_mm512_roundscale_pd(x, MODE));
 }
+/* The nearest integers, of two the even one. */
+MYCC_INLINE vi32 nearest(vf32 x) {
+  return MYCC_PICK((vi32)__builtin_ia32_cvtps2dq512_mask(x, vi32{}, (short)-1, 4), (vi32)_mm512_cvtps_epi32(x));
+}
 /* p 2^n for an integer n. */
 MYCC_INLINE vf32 scale(vf32 p, vf32 n) {
   return MYCC_PICK(__builtin_ia32_scalefps512_mask(p, n, p, (short)-1, 4), (vf32)_mm512_scalef_ps(p, n));
@@ -194,6 +198,8 @@ template <int MODE> MYCC_INLINE vf32 round(vf32 x) {
 template <int MODE> MYCC_INLINE hf64 round(hf64 x) {
   return MYCC_PICK(__builtin_ia32_roundpd256(x, MODE), (hf64)_mm256_round_pd(x, MODE));
 }
+/* The nearest integers, of two the even one. */
+MYCC_INLINE vi32 nearest(vf32 x) { return MYCC_PICK((vi32)__builtin_ia32_cvtps2dq256(x), (vi32)_mm256_cvtps_epi32(x)); }
 /* The second operand when one is NaN or both are equal. */
 MYCC_INLINE vf32 max(vf32 x, vf32 y) { return MYCC_PICK(__builtin_ia32_maxps256(x, y), (vf32)_mm256_max_ps(x, y)); }
 MYCC_INLINE hf64 max(hf64 x, hf64 y) { return MYCC_PICK(__builtin_ia32_maxpd256(x, y), (hf64)_mm256_max_pd(x, y)); }
@@ -243,6 +249,8 @@ template <int MODE> MYCC_INLINE vf32 round(vf32 x) {
 template <int MODE> MYCC_INLINE hf64 round(hf64 x) {
   return MYCC_PICK(__builtin_ia32_roundpd(x, MODE), (hf64)_mm_round_pd(x, MODE));
 }
+/* The nearest integers, of two the even one. */
+MYCC_INLINE vi32 nearest(vf32 x) { return MYCC_PICK((vi32)__builtin_ia32_cvtps2dq(x), (vi32)_mm_cvtps_epi32(x)); }
 /* The second operand when one is NaN or both are equal. */
 MYCC_INLINE vf32 max(vf32 x, vf32 y) { return MYCC_PICK(__builtin_ia32_maxps(x, y), (vf32)_mm_max_ps(x, y)); }
 MYCC_INLINE hf64 max(hf64 x, hf64 y) { return MYCC_PICK(__builtin_ia32_maxpd(x, y), (hf64)_mm_max_pd(x, y)); }
@@ -290,6 +298,8 @@ template <int MODE> MYCC_INLINE vf32 round(vf32 x) {
 }
 template <int MODE> MYCC_INLINE hf64 round(hf64 x) { return hf64{round_one<MODE>(x[0]), round_one<MODE>(x[1])}; }
 #endif
+/* The nearest integers, of two the even one. */
+MYCC_INLINE vi32 nearest(vf32 x) { return __builtin_convertvector(round<NEAREST>(x), vi32); }
 MYCC_INLINE vf32 max(vf32 x, vf32 y) { return x > y ? x : y; }
 MYCC_INLINE hf64 max(hf64 x, hf64 y) { return x > y ? x : y; }
 MYCC_INLINE vf32 min(vf32 x, vf32 y) { return x < y ? x : y; }

@@ -97,6 +97,7 @@ MYCC_INLINE double to_f64(int64_t x) { return (double)x; }
 MYCC_INLINE double to_f64(bool x) { return x ? 1.0 : 0.0; }
 MYCC_INLINE int32_t to_i32(float x) { return (int32_t)x; }
 MYCC_INLINE int32_t to_i32(double x) { return (int32_t)x; }
+MYCC_INLINE int32_t nearest_i32(float x) { return (int32_t)__builtin_nearbyintf(x); }
 MYCC_INLINE int32_t to_i32(int32_t x) { return x; }
 MYCC_INLINE int32_t to_i32(int64_t x) { return (int32_t)x; }
 MYCC_INLINE int32_t to_i32(bool x) { return x; }
@@ -160,6 +161,7 @@ MYCC_INLINE vi32 to_i32(vf32 x) { return __builtin_convertvector(x, vi32); }
 MYCC_INLINE vi32 to_i32(vf64 x) {
   return join(__builtin_convertvector(x.lo, qi32), __builtin_convertvector(x.hi, qi32));
 }
+MYCC_INLINE vi32 nearest_i32(vf32 x) { return isa::nearest(x); }
 MYCC_INLINE vi32 to_i32(vi32 x) { return x; }
 MYCC_INLINE vi32 to_i32(vi64 x) { return narrow(x.lo, x.hi); }
 MYCC_INLINE vi32 to_i32(vbool x) { return -x.m; }
