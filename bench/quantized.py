@@ -1,17 +1,19 @@
-"""Milliseconds of whole models in float32 and in int8, beside ONNX Runtime in both: interleaved, medians, one process.
+"""Milliseconds of whole models in float32 and in int8, beside three peers: interleaved, medians, one process.
 
-    python bench/quantized.py [--models bert,vit,resnet50,mobilenetv2] [--threads 1,2] [--batch 1] [--rounds 15]
+    python bench/quantized.py [--models bert,vit,resnet50,mobilenetv2] [--threads 1,2] [--batch 1,8] [--rounds 15]
+                              [--peers ort,openvino,torchao] [--folder F]
 
-mycc quantises by `quantize="int8-dynamic"` and, calibrated on the inputs of the measurement, `quantize="int8"`. ONNX
-Runtime quantises the same float32 model by quantize_dynamic and quantize_static (QDQ, per channel). The error is the
-largest difference from the float32 model, as a share of its largest output.
+mycc quantises by `quantize="int8-dynamic"` and, calibrated on the inputs of the measurement, `quantize="int8"`.
+quantized_peers.py says how the peers quantise the same float32 model. Each is called twice in its turn, and the second
+call counts: threads of the one before still look for work when the first one begins. The error is the largest
+difference from the float32 model, as a share of its largest output. With --folder what is compiled is kept there, and
+--prepare only compiles.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,10 @@ import mycc
 import numpy as np
 import torch
 import zoo
+from quantized_peers import PEERS, Run
 from turns import timed
 
-Run = Callable[[], Any]
 FORMS = {"float32": {}, "int8-dynamic": {"quantize": "int8-dynamic"}, "int8": {"quantize": "int8"}}
-CONVOLUTIONS = ("resnet50", "mobilenetv2")
 
 
 def mycc_runs(model: Any, args: tuple[Any, ...], folder: Path, threads: int) -> dict[str, Run]:
@@ -39,66 +40,48 @@ def mycc_runs(model: Any, args: tuple[Any, ...], folder: Path, threads: int) -> 
     return found
 
 
-def ort_runs(model: Any, args: tuple[Any, ...], folder: Path, threads: int, static: bool) -> dict[str, Run]:
-    import onnxruntime as ort
-    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    plain, prepared = folder / "plain.onnx", folder / "prepared.onnx"
-    if not plain.exists():
-        names = [f"x{i}" for i in range(len(args))]
-        torch.onnx.export(model, args, str(plain), input_names=names, dynamo=False)
-        quant_pre_process(str(plain), str(prepared), skip_symbolic_shape=True)
-    names = [i.name for i in ort.InferenceSession(str(plain)).get_inputs()]
-    given = {name: a.numpy() for name, a in zip(names, args, strict=True)}
-
-    class Samples(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self.left = [given]
-
-        def get_next(self) -> Any:
-            return self.left.pop() if self.left else None
-
-    kinds = {"float32": plain, "int8-dynamic": folder / "dynamic.onnx"}
-    if not kinds["int8-dynamic"].exists():
-        quantize_dynamic(str(prepared), str(kinds["int8-dynamic"]), weight_type=QuantType.QInt8)
-    if static:
-        kinds["int8"] = folder / "static.onnx"
-        if not kinds["int8"].exists():
-            quantize_static(str(prepared), str(kinds["int8"]), Samples(), per_channel=True)
-    found: dict[str, Run] = {}
-    for name, path in kinds.items():
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        found[f"ort {name}"] = lambda session=session: session.run(None, given)
-    return found
-
-
 def first(result: Any) -> np.ndarray[Any, Any]:
     while isinstance(result, list | tuple):
         result = result[0]
     return np.asarray(result)
 
 
+def measure(name: str, batch: int, threads: int, folder: Path, peers: list[str], rounds: int) -> None:
+    """A model at a batch and a number of threads: a line for each runtime."""
+    model, args = zoo.ZOO[name].build(), zoo.ZOO[name].inputs(batch)
+    torch.set_num_threads(threads)
+    runs = mycc_runs(model, args, folder, threads)
+    for peer in peers:
+        runs |= PEERS[peer](model, args, folder, threads)
+    if not rounds:
+        return
+    wanted = first(runs["mycc float32"]())
+    spent = timed(runs, rounds, again=True)
+    for label, time in spent.items():
+        error = float(np.abs(first(runs[label]()) - wanted).max() / np.abs(wanted).max())
+        faster = spent["mycc float32"] / time
+        where = f"{name:12} batch {batch} {threads} threads"
+        print(f"{where}  {label:21} {time:9.2f} ms  {faster:5.2f} times  error {error:.4f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="bert,vit,resnet50,mobilenetv2")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--batch", default="1,8")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--peers", default="ort,openvino,torchao")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--prepare", action="store_true")
     options = parser.parse_args()
-    for name in options.models.split(","):
-        model, args = zoo.ZOO[name].build(), zoo.ZOO[name].inputs(options.batch)
-        with tempfile.TemporaryDirectory(prefix="mycc-quantized-") as folder, torch.inference_mode():
-            for threads in map(int, options.threads.split(",")):
-                torch.set_num_threads(threads)
-                runs = mycc_runs(model, args, Path(folder), threads)
-                runs |= ort_runs(model, args, Path(folder), threads, name in CONVOLUTIONS)
-                wanted = first(runs["mycc float32"]())
-                for label, spent in timed(runs, options.rounds).items():
-                    error = float(np.abs(first(runs[label]()) - wanted).max() / np.abs(wanted).max())
-                    print(f"{name:12} {threads} threads  {label:18} {spent:9.2f} ms   error {error:.4f}", flush=True)
+    peers = [peer for peer in options.peers.split(",") if peer]
+    with tempfile.TemporaryDirectory(prefix="mycc-quantized-") as own, torch.no_grad():
+        for name in options.models.split(","):
+            for batch in map(int, options.batch.split(",")):
+                folder = (options.folder or Path(own)) / f"{name}-{batch}"
+                folder.mkdir(parents=True, exist_ok=True)
+                for threads in map(int, options.threads.split(",")):
+                    measure(name, batch, threads, folder, peers, 0 if options.prepare else options.rounds)
 
 
 if __name__ == "__main__":
