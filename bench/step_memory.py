@@ -6,7 +6,7 @@ Float32, AdamW, one process each. torch: the largest sum of the allocator's byte
 update) above what was there before it, with gradients set to None at its end; memory that oneDNN takes by itself is not
 seen. mycc: the arena of the step, which is planned when it is compiled; no C++ compiler runs. `--largest N` prints the
 largest buffers that live where most bytes do, with the kernels from which and up to which they are needed.
-`--models` takes the names of training.py and zoo.py; text has 4 rows of 128 tokens.
+`--models` takes the names of training_models.py and zoo.py; text has 4 rows of 128 tokens.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mycc.compiler.model.operators.kept import kept_for
 from mycc.compiler.schedule import Schedule, schedule
 from mycc.compiler.training.request import capture_training, training_request
 from torch.profiler import ProfilerActivity, profile
+from training_models import built
 
 MODELS = "mlp,resnet,bert,gpt2,resnet50,mobilenetv2,vit,llama"
-TEXT = ("llama",)
 
 
 def inputs_of(name: str, batch: int) -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
     """The model, its input and the target."""
-    model, x = training.built(name, batch // 2 if name in TEXT else batch)
+    model, x = built(name, batch)
     with torch.no_grad():
         shape = copy.deepcopy(model)(x).shape
     return model, x, torch.randint(0, shape[-1], shape[:-1])

@@ -2,9 +2,9 @@
 
     python bench/training.py [--models mlp,resnet,bert,gpt2] [--threads 1,2] [--batch 8] [--rounds 15] [--kernels 20]
 
-Float32, AdamW. Eager has the fused optimizer; torch.compile compiles model and loss, and the update. `--models` also
-takes the names of zoo.py. The last column is the best peer's time over mycc's; the loss is the cross entropy over the
-last dimension.
+Float32, AdamW. Eager has the fused optimizer; torch.compile compiles model and loss, and the update. `--models` takes
+the names of training_models.py, and `zoo.` with those of zoo.py. The last column is the best peer's time over mycc's;
+the loss is the cross entropy over the last dimension.
 `--kernels N` prints the N slowest kernels of the package: share of the step, GB/s, and the time over that of copying as
 many bytes here, which says how far a kernel without products is from its floor.
 """
@@ -23,83 +23,13 @@ from typing import Any
 import mycc
 import numpy as np
 import torch
-import zoo
 from mycc.runtime.formula import evaluate
 from torch import nn
 from torch.nn import functional as F
+from training_models import built
 from turns import timed
 
 Run = Callable[[], Any]
-
-
-class Residual(nn.Module):
-    """Two convolutions of 3x3 with norms around a skip connection."""
-
-    def __init__(self, inner: int, outer: int, stride: int) -> None:
-        super().__init__()
-        self.first, self.second = nn.Conv2d(inner, outer, 3, stride, 1), nn.Conv2d(outer, outer, 3, 1, 1)
-        self.norms = nn.ModuleList([nn.BatchNorm2d(outer), nn.BatchNorm2d(outer)])
-        self.skip = nn.Conv2d(inner, outer, 1, stride) if stride > 1 else nn.Identity()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = F.relu(self.norms[0](self.first(x)))
-        return F.relu(self.norms[1](self.second(h)) + self.skip(x))
-
-
-def resnet(batch: int) -> tuple[nn.Module, torch.Tensor]:
-    stem = nn.Sequential(nn.Conv2d(3, 32, 7, 2, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-    body = [Residual(32, 32, 1), Residual(32, 64, 2), Residual(64, 128, 2)]
-    model = nn.Sequential(stem, *body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
-    return model, torch.randn(batch, 3, 112, 112)
-
-
-def mlp(batch: int) -> tuple[nn.Module, torch.Tensor]:
-    layers = (nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
-    return nn.Sequential(*layers), torch.randn(8 * batch, 784)
-
-
-class Logits(nn.Module):
-    """A transformers model with its logits alone."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.model(ids).logits
-
-
-def bert(batch: int) -> tuple[nn.Module, torch.Tensor]:
-    from transformers import BertConfig, BertForMaskedLM
-
-    config = BertConfig(
-        hidden_size=256, num_hidden_layers=2, num_attention_heads=4, intermediate_size=1024, vocab_size=2000,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
-    return Logits(BertForMaskedLM(config)), torch.randint(0, 2000, (max(batch // 2, 1), 128))
-
-
-def gpt2(batch: int) -> tuple[nn.Module, torch.Tensor]:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        n_embd=256, n_layer=2, n_head=4, vocab_size=2000, n_positions=256, resid_pdrop=0.0, embd_pdrop=0.0,
-        attn_pdrop=0.0, use_cache=False,
-    )  # fmt: skip
-    return Logits(GPT2LMHeadModel(config)), torch.randint(0, 2000, (max(batch // 2, 1), 128))
-
-
-SMALL = {"mlp": mlp, "resnet": resnet, "bert": bert, "gpt2": gpt2}
-
-
-def built(name: str, batch: int) -> tuple[nn.Module, torch.Tensor]:
-    """The model in training mode and its one input."""
-    torch.manual_seed(0)
-    if name in SMALL:
-        model, x = SMALL[name](batch)
-    else:
-        model, (x,) = zoo.ZOO[name].build(), zoo.ZOO[name].inputs(batch)
-    return model.train(), x
 
 
 def loss_of(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
