@@ -69,6 +69,8 @@ CASES = {
     "dropout, heads that share keys": Case(heads=(4, 2), dropout=0.5, mask="bools"),
     "dropout, a mask of the model's own": Case(dropout=0.5, mask="own"),
     "a scale below 0": Case(scale=-0.3, mask="bools"),
+    "a scale below 0, causal": Case(scale=-0.3, causal=True, queries=70, keys=70),
+    "a scale below 0, blocks": Case(scale=-0.3, queries=70, keys=150, parts=2),
     "bf16": Case(dtype=torch.bfloat16, queries=150, keys=150, causal=True, parts=2),
     "bf16, one block, dropout": Case(dtype=torch.bfloat16, queries=70, keys=70, dropout=0.25, mask="bools"),
     "f16": Case(dtype=torch.float16, queries=70, keys=150, dropout=0.1, parts=2),

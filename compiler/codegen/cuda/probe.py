@@ -345,11 +345,13 @@ def attention_probe(
     value_size: int = 0,
     causal: bool = False,
     mask: str = "",
+    scale: float | None = None,
 ) -> Probe:
     """y [batch, queries, heads, value] from q, k, v [batch, rows, heads, head]; mask: "", "bool" [batch, keys], "bias"
-    [heads, queries, keys]."""
+    [heads, queries, keys]; scale: None for 1 / sqrt(head)."""
     make = _Builder(dtype)
     groups, value = kv_heads or heads, value_size or head
+    factor = head**-0.5 if scale is None else scale
     b, m, n = as_index(batch), as_index(queries), as_index(keys)
     q = make.buffer("q", b, m, heads, head)
     k = make.buffer("k", b, n, groups, head)
@@ -379,7 +381,7 @@ def attention_probe(
         as_index(groups),
         n,
         as_index(head),
-        head**-0.5,
+        factor,
         causal,
         key,
         score,
@@ -390,7 +392,7 @@ def attention_probe(
 
         q, k, v = (t[name].transpose(1, 2) for name in "qkv")
         k, v = (x.repeat_interleave(heads // groups, 1) for x in (k, v))
-        s = q @ k.transpose(-1, -2) * head**-0.5
+        s = q @ k.transpose(-1, -2) * factor
         if causal:
             s = s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).tril(), float("-inf"))
         if mask == "bool":

@@ -222,10 +222,10 @@ def attention_seen(node: Attention, plan: AttentionPlan) -> SeenKeys | None:
 
 def attention_folded(node: Attention | AttentionGradient) -> bool:
     """Whether the scale may be a factor of the exponents: the largest score is that of the largest product, and has no
-    place of its own."""
-    if node.top is not None:
+    place of its own. A scale that is not above 0 would make NaN or infinity of the score of a hidden key."""
+    if node.top is not None or node.scale <= 0:
         return False
-    return node.score is None or (only_hides(node) and node.scale > 0)
+    return node.score is None or only_hides(node)
 
 
 def attention_room(node: Attention, plan: AttentionPlan, device: Device) -> bool:
