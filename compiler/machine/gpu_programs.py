@@ -20,7 +20,8 @@ class MapFacts:
     least, most: of a program. most_of_row: of a row of a tile of rows, which has `rows` in all. side: of a tile that is
     transposed. least_axis: shorter inner loops are not worth an axis. of_largest: the programs of a dynamic map are
     made for its most elements, divided by this, at least. of_many: how many times as many of a map of Device.many, so
-    that more loads are under way. each, most_warps: of a thread of a tile, and warps of one.
+    that more loads are under way. each, most_warps: of a thread of a tile, and warps of one. together: maps that share
+    a launch at most.
     """
 
     least: int = 128
@@ -32,6 +33,7 @@ class MapFacts:
     of_many: int = 4
     each: int = 8
     most_warps: int = 8
+    together: int = 192
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,8 @@ class ProductFacts:
     wide_steps: results of a tile of 16 bits whose steps may be of two lines. most_float: results of a tile of float32.
     unknown_part: of the roof, that a tile reaches which nobody has measured. padded: columns of a row from which it is
     padded to a multiple of 16 bytes. updated, states: elements of a product, and tensors of the state that are updated
-    by it, from and beyond which the update is a kernel of its own.
+    by it, from and beyond which the update is a kernel of its own. beside: other tensors of the size of such a product
+    that its epilogue reads, beyond which what follows is a kernel of its own.
     """
 
     heavy: int = 128 * 192
@@ -192,6 +195,7 @@ class ProductFacts:
     padded: int = 128
     updated: int = 1 << 18
     states: int = 1
+    beside: int = 1
 
 
 @dataclass(frozen=True)
@@ -200,7 +204,8 @@ class PixelFacts:
 
     side, least: channels of a tile at most, and at least. step: pixels at a time. stages: of loads. large: results of a
     tile from which a multiprocessor has one program, of `large_warps`; it has `together` of smaller ones, of
-    `few_warps`. most_parts: programs that share a tile. least_steps: that each of these has at least.
+    `few_warps`. most_parts: programs that share a tile. least_steps: that each of these has at least. apart: parts from
+    which a kernel of its own sums them, in blocks of `summed` rows at most, with `of_warp` results for a warp.
     """
 
     side: int = 128
@@ -213,6 +218,9 @@ class PixelFacts:
     together: int = 3
     most_parts: int = 64
     least_steps: int = 8
+    apart: int = 3
+    summed: int = 16
+    of_warp: int = 128
 
 
 _WALKING = GemmTile(128, 256, 128, 8, 3, descriptors=True)
@@ -304,7 +312,7 @@ class SplitFacts:
     rows: int = 64
     row: int = 32768
     columns: int = 8192
-    column: int = 2048
+    column: int = 1024
     parts: int = 256
     least_parts: int = 8
     product_parts: tuple[int, ...] = (2, 3, 4, 6, 8)
@@ -321,7 +329,9 @@ class FusionFacts:
     moves, through_shared: operations that conversions and moves cost beside an element's own, and those of its way
     through shared memory. group_rows: rows of a tile from which the tensor cores take an operand once for all columns.
     launch_work: additions that take as long as a launch. recomputed: operations of an element that several kernels
-    compute rather than one stores it, where they read no more bytes for it.
+    compute rather than one stores it, where they read no more bytes for it; by_maps: the same where maps alone read
+    it. numbers: single numbers that one kernel
+    makes. late: elements of the largest tensor whose update runs behind all else.
     """
 
     moves: float = 3.0
@@ -329,6 +339,9 @@ class FusionFacts:
     group_rows: int = 64
     launch_work: int = 1 << 26
     recomputed: int = 16
+    by_maps: int = 32
+    numbers: int = 64
+    late: int = 1 << 18
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,22 @@ class NodeGraph:
         del self._position[node]
         self._leave(node)
 
+    def move_to_end(self, node: AnyNode) -> None:
+        """Puts a node behind all others."""
+        del self.nodes[self._place(node)]
+        self._position[node] = self._position[self.nodes[-1]] + 1 if self.nodes else 0
+        self.nodes.append(node)
+        for table, buffers in self._tables(node):
+            self._disordered |= {id(table[buffer]): table[buffer] for buffer in buffers}
+
+    def move_to_front(self, node: AnyNode) -> None:
+        """Puts a node in front of all others."""
+        del self.nodes[self._place(node)]
+        self._position[node] = self._position[self.nodes[0]] - 1 if self.nodes else 0
+        self.nodes.insert(0, node)
+        for table, buffers in self._tables(node):
+            self._disordered |= {id(table[buffer]): table[buffer] for buffer in buffers}
+
     def crosses(self, buffers: Iterable[Buffer], first: AnyNode, last: AnyNode) -> bool:
         """Whether a node between two others writes over the memory that one of the buffers lies in: then nothing that
         reads them there may move from one to the other."""

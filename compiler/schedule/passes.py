@@ -19,6 +19,8 @@ from ..machine.cpu_loops import FUSIONS
 from ..machine.gpu import Device
 from ..machine.targets import Family
 from .algebra.blocked_variance import block_variances
+from .algebra.column_sums import join_column_sums
+from .algebra.one_hot import look_up_one_hot
 from .algebra.online_softmax import make_softmax_online
 from .algebra.rfactor import split_reductions
 from .algebra.rfactor_gpu import rfactor_rows
@@ -29,15 +31,18 @@ from .algebra.welford import combine_by_welford
 from .fusion.concat_distribution import distribute_concats
 from .fusion.conv_chains import fuse_chains
 from .fusion.dead_results import remove_dead
+from .fusion.early_casts import round_early
 from .fusion.epilogue import fuse_epilogues
 from .fusion.glu import fuse_glu
 from .fusion.groups import cut_groups
 from .fusion.horizontal import fuse_horizontally
 from .fusion.inline import inline_lookups, inline_maps
-from .fusion.joined_maps import join_maps
+from .fusion.joined_maps import join_maps, join_numbers
 from .fusion.kv_blocks import read_through_tables
 from .fusion.kv_concat import eliminate_kv_concats
+from .fusion.late_updates import update_late
 from .fusion.lookups import fuse_lookups
+from .fusion.narrow_results import narrow_results
 from .fusion.prologue import fuse_prologues
 from .fusion.reduction_cse import eliminate_equal_reductions
 from .fusion.rows import fuse_columns, fuse_rows
@@ -162,20 +167,27 @@ CPU_PASSES: tuple[SchedulePass, ...] = (
 GPU_PASSES: tuple[SchedulePass, ...] = (
     _LIVE,
     _UNIQUE,
+    _row("column-sums", lambda g, c: join_column_sums(g, c.gpu.splits), "LIVE"),
     _row("rfactor", lambda g, c: rfactor_rows(g, c.gpu.splits), "LIVE", "SPLIT", required=True),
     _row("split-k", lambda g, c: split_products(g, c.gpu), "LIVE", required=True),
+    _row("late-updates", lambda g, c: update_late(g, c.gpu.fusions.late), "SPLIT"),
     _ONCE,
+    # where a chain ends in numbers of 16 bits that are widened, in front of the epilogues, which store them
+    _row("narrow-results", lambda g, c: narrow_results(g, c.remarks), "EXPRESSIONS"),
     _BLOCKS,
     _EPILOGUES,
     _AGAIN,
     _EPILOGUES,
     _AGAIN,  # chains that grew in the pass before
+    _row("one-hot", lambda g, c: look_up_one_hot(g), "EXPRESSIONS"),
     _row("inline-lookups", lambda g, c: inline_lookups(g, c.remarks, c.gpu), "EXPRESSIONS"),
     _GLU,
     _row("fuse-rows", lambda g, c: fuse_rows(g, c.remarks, c.gpu.rows.held * 8, True), "EPILOGUES SPLIT", "ROWS"),
     _row("join-maps", lambda g, c: join_maps(g, c.remarks), "ROWS EPILOGUES"),
+    _row("join-numbers", lambda g, c: join_numbers(g, c.remarks, c.gpu.fusions.numbers), "EXPRESSIONS"),
     # maps that have not become a part of rows or of an epilogue
     _row("prologues", lambda g, c: fuse_prologues(g, c.remarks, c.gpu), "ROWS EPILOGUES"),
+    _row("early-casts", lambda g, c: round_early(g, c.gpu.maps.together), "ROWS EPILOGUES"),
     # behind all that decides which operands lie in memory
     _row("padded-rows", lambda g, c: pad_rows(g, c.remarks, c.gpu), "ROWS EPILOGUES"),
     _row("separate-rows", lambda g, c: separate_rows(g, c.remarks, c.gpu.rows), required=True),

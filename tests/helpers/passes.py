@@ -30,6 +30,7 @@ Call = tuple[Mapping[Buffer, np.ndarray[Any, Any]], Mapping[str, int]]
 REASSOCIATE = frozenset(
     {
         "blocked-variance",
+        "column-sums",
         "online-softmax",
         "rfactor",
         "rfactor-samples",

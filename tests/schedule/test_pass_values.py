@@ -120,6 +120,32 @@ def output_looked_up(a: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     return made, made[:, :, at]
 
 
+def widened(a: Tensor) -> Tensor:
+    made = (a.bfloat16() * 2).float()
+    return made.sum(0) + made.amax(0)
+
+
+def rounded(a: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    one = first.bfloat16()
+    made = a.bfloat16() @ one
+    two = second.bfloat16()
+    made = made @ two @ two.t() @ one.t()
+    first.mul_(2)
+    second.mul_(2)
+    return made.float()
+
+
+def updated(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
+    made = a * weight
+    weight.add_(b.sum(0))
+    return (made.exp() + b).sum(1)
+
+
+def counted(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    first, last = a[0, 0], a[3, 2]
+    return first + 1, last * 2, a * 3
+
+
 def places_kept(a: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
     places = (i * 3 + 1) % 50
     return a[places].exp() + places[:, None], places
@@ -285,6 +311,29 @@ CASES: dict[str, Case] = {
         ("join-maps",),
         families=GPU,
     ),
+    "sums of columns": Case(
+        lambda a, b: (a.var(0), (b * (a - a.mean(0))).sum(0), b.sum(0)),
+        (draw(2048, 6), draw(2048, 6)),
+        ("column-sums",),
+        families=GPU,
+    ),
+    "numbers that are widened": Case(
+        widened,
+        (draw(9, 31),),
+        ("narrow-results",),
+        families=GPU,
+    ),
+    "a small parameter": Case(updated, (draw(40, 9), draw(40, 9), draw(9)), ("late-updates",), families=GPU),
+    "weights that are rounded": Case(
+        rounded, (draw(9, 16), draw(16, 16), draw(16, 16)), ("early-casts",), families=GPU
+    ),
+    "one of a row": Case(
+        lambda at: torch.where(torch.arange(50) == at[:, None], 3.0, 0.0).sum(1),
+        (ids(7, n=60),),
+        ("one-hot",),
+        families=GPU,
+    ),
+    "counters": Case(counted, (draw(4, 3),), ("join-numbers",), families=GPU),
     "rows of no whole lines": Case(
         lambda a, b: F.softmax(a, -1) @ b, (draw(9, 131), draw(131, 8)), ("padded-rows",), families=GPU
     ),

@@ -16,6 +16,7 @@ from .kernel import Launch
 from .matrix import (
     Part,
     PlacedAxes,
+    Shared,
     count,
     divides,
     finish_lines,
@@ -62,6 +63,23 @@ class GradientView:
     split_run: int  # steps of each of the programs that share a tile
     end: str
     wide: bool
+    apart: bool = False  # a kernel of its own sums the parts
+
+
+@dataclass(frozen=True)
+class SumsView:
+    """Of conv_gradient_sums.py.j2: a block of rows and columns, and the tiles of m by n whose parts it sums."""
+
+    params: str
+    block_m: int
+    block_n: int
+    finish_parts: tuple[Part, ...]
+    tiles_n: str
+    tile_rows: int
+    split: int
+    finish: tuple[str, ...]
+    pdl: bool
+    wide: bool
 
 
 class GradientAxes(PlacedAxes):
@@ -76,16 +94,38 @@ class GradientAxes(PlacedAxes):
         self.places = {self.z: Place("z"), self.m: Place("m", ("m",)), self.n: Place("n", ("n",))}
 
 
-def gradient_launch(name: str, node: Conv, plan: ProductPlan) -> Launch:
-    """The launch of the gradient of a weight with its epilogue, cut by the plan's tile."""
+def weight_launches(name: str, node: Conv, plan: ProductPlan) -> tuple[Launch, ...]:
+    """The launch of the gradient of a weight with its epilogue, cut by the plan's tile; with a second one where the
+    plan sums parts of tiles by a kernel of its own."""
     tile, scope, axes = plan.cut, TritonScope.of(node, plan), GradientAxes(node)
     tiles = blocks(axes.m.extent, tile.m) * blocks(axes.n.extent, tile.n)
     shared = shared_tiles(tiles, tile)
     texts = _Gradient(node, plan, scope, axes)
-    view = replace(texts.view(), params=", ".join(p.name for p in parameters(scope, shared)))
     grid = (tiles, as_index(tile.split), ONE)
     suffix = f"{tile.m}x{tile.n}x{tile.k}{tile.shares}"
-    return launch(f"{name}_{suffix}", "conv_gradient.py.j2", view, scope, node, grid, plan, shared)
+    rows, warps = plan.summed
+    if not rows or shared is None:
+        view = replace(texts.view(), params=", ".join(p.name for p in parameters(scope, shared)))
+        return (launch(f"{name}_{suffix}", "conv_gradient.py.j2", view, scope, node, grid, plan, shared),)
+    apart = replace(shared, counters=None)
+    operands = TritonScope.of(replace(node, stores=()), plan)
+    own = _Gradient(node, plan, operands, axes).view()
+    parts = replace(own, apart=True, params=", ".join(p.name for p in parameters(operands, apart)))
+    first = launch(f"{name}_{suffix}", "conv_gradient.py.j2", parts, operands, node, grid, plan, apart)
+    return first, _sums(f"{name}_sums_{rows}x{tile.n}", node, replace(plan, warps=warps), axes, apart)
+
+
+def _sums(name: str, node: Conv, plan: ProductPlan, axes: GradientAxes, shared: Shared) -> Launch:
+    """The launch that sums the parts of tiles, and finishes them."""
+    tile, scope, (rows, _) = plan.cut, TritonScope.of(node, plan), plan.summed
+    wide = blocks(axes.n.extent, tile.n)
+    finish = finish_lines(scope, axes, node, {node.acc.name: "acc"}, (rows, tile.n))
+    view = SumsView(
+        ", ".join(p.name for p in parameters(scope, shared)), rows, tile.n, (Part("", 0, tile.n),),
+        count(scope, (axes.n.extent, tile.n)), tile.m, tile.split, finish, plan.pdl, scope.wide,
+    )  # fmt: skip
+    grid = (blocks(axes.m.extent, rows) * wide, ONE, ONE)
+    return launch(name, "conv_gradient_sums.py.j2", view, scope, node, grid, plan, shared)
 
 
 class _Gradient:

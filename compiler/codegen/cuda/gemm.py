@@ -172,7 +172,7 @@ def _view(node: Gemm, plan: ProductPlan, scope: TritonScope, axes: PlacedAxes, s
         precision=_precision(node, plan),
         sums=TL_DTYPE[node.acc.dtype],
         ahead=plan.ahead,
-        finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n)),
+        finish=finish_lines(scope, axes, node, _sums(node), (tile.m, tile.n), stored=plan.stored),
         pdl=plan.pdl,
         prefetch=plan.prefetch,
         shared=tile.shared,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -39,7 +40,7 @@ from ..host.step_views import known
 from .assertions import assert_launch
 from .custom import custom_launch
 from .kernel import Launch, TritonKernel, TritonPool, WorkArg, grid
-from .maps import map_launch
+from .maps import map_launch, maps_launch
 from .module import render
 from .ordered import scan_launch, scatter_launches
 from .routines import routine_launches
@@ -74,8 +75,9 @@ def generate_device(
         owners: list[int] = []
         given = zip(schedule.program.nodes, schedule.kernels, strict=True)
         kernels = [_with_tile(node, kernel, device, tiles) for node, kernel in given]
-        for i, (name, kernel) in enumerate(zip(schedule.names, kernels, strict=True)):
-            own = [pool.named(launch) for launch in kernel_launches(kernel, name, device)]
+        for i, name, run in _runs(schedule.names, kernels):
+            found = (maps_launch(run, name),) if run else kernel_launches(kernels[i], name, device)
+            own = [pool.named(launch) for launch in found]
             launches += own
             owners += [i] * len(own)
         sizes = sizes_of(graph)
@@ -84,6 +86,23 @@ def generate_device(
         planned = replace(schedule, kernels=tuple(kernels), memory=with_work(schedule, launches))
         entries.append(CudaEntrySource(planned, tuple(launches), tuple(owners), inputs, outputs))
     return DeviceCode(pool.kernels(), tuple(entries))
+
+
+def _runs(names: Sequence[str], kernels: Sequence[Kernel]) -> Iterator[tuple[int, str, list[tuple[Map, MapPlan]]]]:
+    """The number and the name of each kernel, and the maps that share its launch: none where it is its own."""
+    numbered = enumerate(zip(names, kernels, strict=True))
+    for together, run in itertools.groupby(numbered, lambda row: _shares(row[1][1])):
+        if not together:
+            yield from ((i, name, []) for i, (name, _) in run)
+            continue
+        rows = list(run)
+        maps = [(k.node, k.plan) for _, (_, k) in rows]
+        i, (name, _) = rows[0]
+        yield i, name, [(node, plan) for node, plan in maps if isinstance(node, Map) and isinstance(plan, MapPlan)]
+
+
+def _shares(kernel: Kernel) -> bool:
+    return isinstance(kernel.plan, MapPlan) and kernel.plan.together
 
 
 def _with_tile(node: AnyNode, kernel: Kernel, device: Device, tiles: Mapping[str, Tile]) -> Kernel:

@@ -8,15 +8,18 @@ from typing import Protocol
 
 from ...ir.expr import Call, Expr, substitute
 from ...ir.fours import FOUR
-from ...ir.index import ONE, ZERO, Atom, Index, Var, product
+from ...ir.index import ONE, ZERO, Atom, Index, Var, as_index, product
 from ...ir.nodes import Map, Node, Store
 from ...ir.plans.gpu import GpuPlan, MapPlan
 from ...ir.rewrite import flattened
 from ...schedule.gpu.blocks import blocks, whole
 from .emit import Place, TritonEmitter
-from .kernel import Launch, TritonKernel, grid
-from .module import render
+from .kernel import PLACEHOLDER, KernelParam, Launch, LaunchArgument, TritonKernel, grid
+from .module import kernel_text, module_text, render
 from .scope import TritonScope
+
+#: the number of a program of a kernel that is a map alone
+PROGRAM = "tl.program_id(0)"
 
 
 class View(Protocol):
@@ -35,6 +38,7 @@ class MapFlat:
     total: str
     body: tuple[str, ...]
     pdl: bool
+    program: str = PROGRAM
 
 
 @dataclass(frozen=True)
@@ -55,14 +59,83 @@ class MapTile:
     rest: bool
     body: tuple[str, ...]
     pdl: bool
+    program: str = PROGRAM
+
+
+@dataclass(frozen=True)
+class MapsPart:
+    """Which programs make a map, and the call of its function."""
+
+    inside: str
+    call: str
+
+
+@dataclass(frozen=True)
+class MapsTogether:
+    params: str
+    parts: tuple[MapsPart, ...]
+    pdl: bool
+
+
+@dataclass(frozen=True)
+class _Printed:
+    """A map in its template: its view, and how many programs there are."""
+
+    template: str
+    view: MapFlat | MapTile
+    scope: TritonScope
+    programs: Index
 
 
 def map_launch(node: Map, name: str, plan: MapPlan) -> Launch:
     """The launch of a map."""
-    return _tile(node, name, plan) if plan.axes else _flat(node, name, plan)
+    made = _printed(node, plan)
+    return finish(made.template, made.view, made.scope, name, grid(made.programs), node, plan)
 
 
-def _flat(node: Map, name: str, plan: MapPlan) -> Launch:
+def maps_launch(maps: Sequence[tuple[Map, MapPlan]], name: str) -> Launch:
+    """One launch of several maps that depend on nothing of each other; those that print alike share a function."""
+    functions: dict[str, str] = {}
+    params: list[KernelParam] = []
+    args: list[LaunchArgument] = []
+    parts, begin = [], 0
+    for i, (node, plan) in enumerate(maps):
+        made = _printed(node, plan)
+        own = made.scope.params()
+        view = replace(made.view, params=", ".join([*(p.name for p in own), "program"]), pdl=False, program="program")
+        function = functions.setdefault(kernel_text(made.template, view), f"part{len(functions)}")
+        end = begin + as_number(made.programs)
+        operands = [f"{p.name}_{i}" for p in own]
+        call = f"{function}({', '.join([*operands, f'program - {begin}'])})"
+        parts.append(MapsPart(f"(program >= {begin}) & (program < {end})", call))
+        params += [replace(p, name=text) for p, text in zip(own, operands, strict=True)]
+        args += made.scope.args()
+        begin = end
+    plans = [plan for _, plan in maps]
+    view_ = MapsTogether(", ".join(p.name for p in params), tuple(parts), plans[0].pdl)
+    texts = [text.replace(PLACEHOLDER, function) for text, function in functions.items()]
+    source = module_text("\n\n\n".join([*texts, kernel_text("maps_together.py.j2", view_, plans[-1].room)]))
+    kernel = TritonKernel(
+        name, source, tuple(params), num_warps=max(plan.warps for plan in plans), num_stages=plans[0].stages,
+        pdl=plans[0].pdl,
+    )  # fmt: skip
+    origin = maps[0][0].origin
+    for node, _ in maps[1:]:
+        origin = origin + node.origin
+    return Launch(kernel, grid(as_index(begin)), tuple(args), origin)
+
+
+def as_number(count: Index) -> int:
+    """A fixed number of programs."""
+    assert count.constant is not None
+    return count.constant
+
+
+def _printed(node: Map, plan: MapPlan) -> _Printed:
+    return _tile(node, plan) if plan.axes else _flat(node, plan)
+
+
+def _flat(node: Map, plan: MapPlan) -> _Printed:
     scope = TritonScope.of(node, plan)
     total = product(v.extent for v in node.dims)
     i, (block,) = Var("i", total), plan.block
@@ -73,7 +146,7 @@ def _flat(node: Map, name: str, plan: MapPlan) -> Launch:
     emit_stores(emit, node.stores, values)
     text = TritonEmitter(scope, {}).index(total)
     view = MapFlat("", _wide(scope), block, not whole(total, block), text, tuple(emit.lines), plan.pdl)
-    return finish("map_flat.py.j2", view, scope, name, grid(blocks(total, block)), node, plan)
+    return _Printed("map_flat.py.j2", view, scope, blocks(total, block))
 
 
 def _words(emit: TritonEmitter, node: Map, values: dict[Atom, Index], i: Var, block: int) -> None:
@@ -89,7 +162,7 @@ def _words(emit: TritonEmitter, node: Map, values: dict[Atom, Index], i: Var, bl
         emit.bind(e, f"words{k}")
 
 
-def _tile(node: Map, name: str, plan: MapPlan) -> Launch:
+def _tile(node: Map, plan: MapPlan) -> _Printed:
     scope = TritonScope.of(node, plan)
     (x, *along_y), (block_x, block_y) = plan.axes, plan.block
     others = tuple(v for v in node.dims if v not in plan.axes)
@@ -120,8 +193,7 @@ def _tile(node: Map, name: str, plan: MapPlan) -> Launch:
         body=tuple(emit.lines),
         pdl=plan.pdl,
     )
-    programs = grid(tiles_x * tiles_y * rest.extent)
-    return finish("map_tile.py.j2", view, scope, name, programs, node, plan)
+    return _Printed("map_tile.py.j2", view, scope, tiles_x * tiles_y * rest.extent)
 
 
 def emit_stores(emit: TritonEmitter, stores: Sequence[Store], values: dict[Atom, Index]) -> None:

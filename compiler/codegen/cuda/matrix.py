@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ...ir.buffers import Operand
 from ...ir.expr import Acc, Call, Expr
-from ...ir.index import ONE, Index
+from ...ir.index import ONE, Index, as_index
 from ...ir.nodes import Node, Store
 from ...ir.plans.gpu import GpuPlan, ProductPlan
 from ...ir.plans.tiles import GemmTile
@@ -51,10 +51,10 @@ class View(Protocol):
 @dataclass(frozen=True)
 class Shared:
     """Memory for tiles that several programs share, beside the node's buffers: bytes of scratch and of counters, and
-    the element type of the tiles."""
+    the element type of the tiles. No counters: another launch sums the parts."""
 
     work: Index
-    counters: Index
+    counters: Index | None
     dtype: str = "f32"
 
 
@@ -73,16 +73,19 @@ def finish_lines(
     sums: Mapping[str, str],
     block: tuple[int, int],
     columns: Index | None = None,
+    stored: int = 0,
 ) -> tuple[str, ...]:
     """The lines that finish a tile, in terms of z, m, n and its sums; block: rows and columns of the tile.
 
     sums: accumulators of the node by their names in the kernel.
-    columns: of one group, where tiles do not cross groups; `inside` is then the mask of the columns.
+    columns: of one group, where tiles do not cross groups; `inside` is then the mask of the columns. stored: columns
+    that the masks let through, where it is not 0: rows are padded, and nothing is read.
     """
     masks = {} if divides(block[0], axes.m.extent) else {"m": f"(m < {scalar(scope, axes.m.extent)})"}
-    if not divides(block[1], axes.n.extent if columns is None else columns):
+    width = as_index(stored) if stored else axes.n.extent
+    if not divides(block[1], width if columns is None else columns):
         whole = columns is None or columns == axes.n.extent
-        masks["n"] = f"(n < {scalar(scope, axes.n.extent)})" if whole else "inside"
+        masks["n"] = f"(n < {scalar(scope, width)})" if whole else "inside"
     emit = TritonEmitter(scope, axes.places, masks, {acc: Value(text, ("m", "n")) for acc, text in sums.items()})
     stores = axes.moved(node.stores)
     emit.lines += [f"{sums[name]} += 0.0" for name in _chosen(stores) if name in sums]
@@ -167,10 +170,10 @@ def shared_tiles(tiles: Index, tile: GemmTile, dtype: str = "f32") -> Shared | N
 
 def parameters(scope: TritonScope, shared: Shared | None) -> tuple[KernelParam, ...]:
     """The parameters of the kernel; those of shared tiles come last."""
-    extra = (
-        (KernelParam("work", f"*{SIGNATURE[shared.dtype]}", 16), KernelParam("counters", "*i32", 16)) if shared else ()
-    )
-    return (*scope.params(), *extra)
+    if shared is None:
+        return scope.params()
+    counters = (KernelParam("counters", "*i32", 16),) if shared.counters is not None else ()
+    return (*scope.params(), KernelParam("work", f"*{SIGNATURE[shared.dtype]}", 16), *counters)
 
 
 def launch(
@@ -186,7 +189,7 @@ def launch(
     """The launch of a rendered view."""
     args: tuple[LaunchArgument, ...] = scope.args()
     if shared:
-        args = (*args, WorkArg(shared.work), ZerosArg(shared.counters))
+        args = (*args, WorkArg(shared.work), *(() if shared.counters is None else (ZerosArg(shared.counters),)))
     params = parameters(scope, shared)
     text = render(template, view, plan.room)
     kernel = TritonKernel(

@@ -13,8 +13,12 @@ FUNCTIONS = ("functions.py.j2", "special.py.j2")
 
 def render(template: str, view: object, leaves_room: bool = True) -> str:
     """The text of a module whose kernel is called PLACEHOLDER; leaves_room: see Device.leaves_room."""
-    found = environment("cuda").get_template(template)
-    return module_text(found.render(k=view, name=PLACEHOLDER, leaves_room=leaves_room))
+    return module_text(kernel_text(template, view, leaves_room))
+
+
+def kernel_text(template: str, view: object, leaves_room: bool = True) -> str:
+    """The text of the kernel alone, without the module around it."""
+    return environment("cuda").get_template(template).render(k=view, name=PLACEHOLDER, leaves_room=leaves_room)
 
 
 def module_text(body: str) -> str:

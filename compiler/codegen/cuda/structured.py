@@ -10,7 +10,7 @@ from ...ir.structured import Attention, AttentionGradient, Conv, Gemm
 from .attention import attention_launch
 from .attention_gradient import gradient_launches
 from .conv import conv_launch
-from .conv_gradient import gradient_launch
+from .conv_gradient import weight_launches
 from .gemm import gemm_launch
 from .gemm_planes import planes_launch
 from .kernel import BufferArg, Launch, WorkArg
@@ -19,8 +19,6 @@ from .maps import map_launch
 
 def product_launch(node: Gemm | Conv, name: str, plan: ProductPlan) -> Launch:
     """The launch of a product or a convolution."""
-    if isinstance(node, Conv) and node.algorithm == "pixels":
-        return gradient_launch(name, node, plan)
     if isinstance(node, Conv):
         return conv_launch(name, node, plan)
     return planes_launch(name, node, plan) if plan.form == "planes" else gemm_launch(name, node, plan)
@@ -41,8 +39,10 @@ def matrix_launches(
 
 
 def _launches(node: Gemm | Conv, name: str, plan: ProductPlan) -> tuple[Launch, ...]:
-    """The launch of a product, behind that of its weights where they become floats first."""
+    """The launch of a product, behind that of its weights where they become floats first, or those of a gradient."""
     made = plan.dequantise
+    if isinstance(node, Conv) and node.algorithm == "pixels":
+        return weight_launches(name, node, plan)
     if made is None:
         return (product_launch(node, name, plan),)
     product = gemm_launch(name, made.product, plan)

@@ -8,8 +8,9 @@ One C++ file; the compiled kernels lie beside it in one member of the package (`
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir.buffers import Buffer
 from ...ir.dtypes import DTYPES
@@ -190,7 +191,7 @@ def cuda_entry_view(
         tuple(size_name(s) for s in program.sizes),
         len(program.inputs),
         len(program.outputs),
-        size_views(schedule, entry.input_shapes, entry.output_shapes),
+        size_views(_by_launch(entry), entry.input_shapes, entry.output_shapes),
         tuple(p for p in pointers if p.known == 0),
         calls,
         steps.rows(pointers, rows),
@@ -202,6 +203,19 @@ def cuda_entry_view(
         _given(CALL, entry),
         _given(BLOCKS, entry),
     )
+
+
+def _by_launch(entry: CudaEntrySource) -> Schedule:
+    """The schedule with the lifetimes of its buffers in launches: several nodes may share one, or one have several."""
+    owners, memory = entry.nodes, entry.schedule.memory
+
+    def last(node: int) -> int:
+        return max(bisect_right(owners, node) - 1, 0)
+
+    lifetimes = tuple(
+        replace(t, first=min(bisect_left(owners, t.first), last(t.first)), last=last(t.last)) for t in memory.lifetimes
+    )
+    return replace(entry.schedule, memory=replace(memory, lifetimes=lifetimes))
 
 
 def _given(size: Size, entry: CudaEntrySource) -> str:

@@ -46,12 +46,14 @@ class MapPlan(GpuPlan):
                 block[1] iterations of axes[1], along which loads are contiguous
     rows        the same, where the second axis is all other loops in one
 
-    fours: random words are made four at a time, for neighbouring elements (ir/fours.py).
+    fours: random words are made four at a time, for neighbouring elements (ir/fours.py). together: neighbours that say
+    so, too, are one launch, with the warps of the widest.
     """
 
     axes: tuple[Var, ...] = ()
     block: tuple[int, ...] = ()
     fours: bool = False
+    together: bool = False
 
     @property
     def both(self) -> bool:
@@ -262,6 +264,8 @@ class ProductPlan(GpuPlan):
     there are no such products. ahead: how many steps of the form `vector` have loads in flight; 0: one step. variants:
     the plans of dynamic numbers of rows that another tile serves better, each with its range. range: of this plan;
     None: it is for all sizes. dequantise: a kernel makes floats of the weights first, and the product is another node.
+    summed: rows and warps of a kernel of its own that sums the parts of tiles; no rows: the last program of a tile sums
+    them. stored: columns that are stored of padded rows, whose padding nobody reads; 0: those that the result has.
     """
 
     ahead: int = 0
@@ -274,6 +278,8 @@ class ProductPlan(GpuPlan):
     range: SizeRange | None = None
     dequantise: Dequantise | None = None
     variants: tuple[ProductPlan, ...] = ()
+    summed: tuple[int, int] = (0, 0)
+    stored: int = 0
 
     @property
     def cut(self) -> GemmTile:

@@ -37,20 +37,13 @@ def _split_long_rows(graph: NodeGraph, node: Reduce, facts: SplitFacts) -> None:
     memory the parts lie [c, m].
     """
     rows, length = product(v.extent for v in node.dims).constant, product(v.extent for v in node.rdims).constant
-    if (
-        not node.rdims
-        or rows is None
-        or length is None
-        or len(node.reductions) != 1
-        or node.reductions[0].op not in AGAIN
-    ):
+    if not node.rdims or rows is None or length is None or any(f.op not in AGAIN for f in node.reductions):
         return
-    (reduction,) = node.reductions
-    across = bool(node.dims) and not _along(node, reduction)
+    across = lies_across(node)
     enough, long = (facts.columns, facts.column) if across else (facts.rows, facts.row)
     if rows >= enough or length < long:
         return
-    most = min(facts.parts, max(facts.least_parts, 4 * facts.columns // rows)) if across else facts.parts
+    most = parts_of_columns(rows, facts) if across else facts.parts
     parts = max(c for c in range(1, most + 1) if length % c == 0)
     if parts < facts.least_parts:
         return
@@ -60,18 +53,28 @@ def _split_long_rows(graph: NodeGraph, node: Reduce, facts: SplitFacts) -> None:
     )
     values = digits(node.rdims, of(part) * (length // parts) + of(within))
     flat = row_major(node.dims)
-    buffer = Buffer(f"{node.stores[0].buffer.name}_parts", reduction.value.dtype, as_index(rows * parts), "temp")
     place = of(part) * rows + flat if across else flat * parts + of(part)
     dims = (part, *node.dims) if across else (*node.dims, part)
-    first_acc = Acc(f"{reduction.acc.name}p", reduction.acc.dtype)
-    first = Reduce(
-        dims, (Store(buffer, place, first_acc),), node.origin, (within,),
-        (Reduction(first_acc, reduction.op, substitute(reduction.value, values)),),
-    )  # fmt: skip
-    second = replace(
-        node, rdims=(part,), reductions=(Reduction(reduction.acc, AGAIN[reduction.op], Load(buffer, place)),)
-    )
-    graph.replace_by(node, (first, second))
+    stores, first, second = [], [], []
+    for i, reduction in enumerate(node.reductions):
+        name = f"{node.stores[0].buffer.name}_parts{i or ''}"
+        buffer = Buffer(name, reduction.value.dtype, as_index(rows * parts), "temp")
+        acc = Acc(f"{reduction.acc.name}p", reduction.acc.dtype)
+        stores.append(Store(buffer, place, acc))
+        first.append(Reduction(acc, reduction.op, substitute(reduction.value, values)))
+        second.append(Reduction(reduction.acc, AGAIN[reduction.op], Load(buffer, place)))
+    parted = Reduce(dims, tuple(stores), node.origin, (within,), tuple(first))
+    graph.replace_by(node, (parted, replace(node, rdims=(part,), reductions=tuple(second))))
+
+
+def parts_of_columns(rows: int, facts: SplitFacts) -> int:
+    """The most parts of a reduction of so many columns: enough programs of neighbouring columns, and no more."""
+    return min(facts.parts, max(facts.least_parts, 4 * facts.columns // rows))
+
+
+def lies_across(node: Reduce) -> bool:
+    """Whether neighbours in memory are columns of their own, rather than being reduced together."""
+    return bool(node.dims) and not any(_along(node, reduction) for reduction in node.reductions)
 
 
 def _along(node: Reduce, reduction: Reduction) -> bool:

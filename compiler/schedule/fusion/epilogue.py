@@ -20,7 +20,7 @@ from ...ir.structured import Conv, Gemm
 from ...machine.cpu_loops import LANE_LOOPS
 from ...machine.gpu import Device
 from ...machine.targets import Family
-from ..cost.estimates import number
+from ..cost.estimates import is_long, number, work
 from ..graph import NodeGraph, label
 from ..loops.vector_axis import vector_loop
 from ..remarks import Remarks
@@ -60,6 +60,9 @@ def _consider(graph: NodeGraph, consumer: Map, remarks: Remarks, device: Device 
     if device is not None and _updates_much(graph, last, store.buffer, device):
         remarks.refused(label(last), label(consumer), "an update that reads more than registers hold beside the sums")
         return
+    if device is not None and (reason := _better_apart(graph, last, store.buffer, consumer, fused, device)):
+        remarks.refused(label(last), label(consumer), reason)
+        return
     if family == "cpu" and (_lie_apart(fused) or _interleaves(last, fused)):
         remarks.refused(label(last), label(consumer), "neighbouring elements would be stored one by one")
         return
@@ -86,6 +89,40 @@ def _updates_much(graph: NodeGraph, producer: AnyNode, stored: Buffer, device: D
                 seen.add(reader)
                 waiting += reader.writes()
     return sum(b.kind == "state" for node in seen for b in node.writes()) > device.products.states
+
+
+def _better_apart(
+    graph: NodeGraph, producer: AnyNode, stored: Buffer, consumer: Map, fused: AnyNode, device: Device
+) -> str:
+    """Why a map that follows a large product on a GPU is a kernel of its own, or a part of others; empty: it is not."""
+    if not isinstance(producer, Gemm | Conv) or number(producer.extent) < device.products.updated:
+        return ""
+    loads = {ld for s in fused.stores for ld in s.value.loads}
+    if isinstance(producer, Gemm) and len(_whole(loads, fused)) > device.products.beside:
+        return (
+            "waits for more tensors with the tensor cores idle than a map does that reads them at the speed of memory"
+        )
+    if (
+        isinstance(producer, Gemm)
+        and graph.readers(stored) != [consumer]
+        and any(is_long(s.value) for s in consumer.stores)
+    ):
+        return "a function of what is stored anyway, which tensor cores wait for"
+    readers = [r for s in consumer.stores for r in graph.readers(s.buffer)]
+    loops = all(isinstance(r, Map | Reduce) for r in readers) and all(s.buffer.kind == "temp" for s in consumer.stores)
+    if not readers or not loops or graph.readers(stored) == [consumer]:
+        return ""
+    others = _whole({ld for s in consumer.stores for ld in s.value.loads}, consumer) - {stored}
+    cheap = not others and all(work(s.value) <= device.fusions.recomputed for s in consumer.stores)
+    if cheap or all(isinstance(r, Reduce) for r in readers):
+        return "its readers make it themselves of what is stored"
+    return ""
+
+
+def _whole(loads: set[Load], node: AnyNode) -> set[Buffer]:
+    """The buffers of which each element of a node reads another one."""
+    loops = {v for v in node.dims if v.extent != ONE}
+    return {ld.buffer for ld in loads if loops <= ld.vars()}
 
 
 def _may_be_narrow(graph: NodeGraph, stored: Buffer, consumer: Map) -> bool:

@@ -32,10 +32,10 @@ def fuse_horizontally(graph: NodeGraph) -> None:
                 graph.replace(nest, _without_unread(replace(nest, stages=stages)))
     while (pair := _beside(graph)) is not None:
         first, second = pair
-        renamed = _in_loops_of(first, second)
+        renamed = in_loops_of(first, second)
         assert renamed is not None
         graph.remove(second)
-        graph.replace(first, _joined((first, renamed)))
+        graph.replace(first, joined((first, renamed)))
 
 
 def _beside(graph: NodeGraph) -> tuple[Reduce, Reduce] | None:
@@ -45,14 +45,14 @@ def _beside(graph: NodeGraph) -> tuple[Reduce, Reduce] | None:
         if isinstance(node, Reduce) and _is_plain(node):
             others = seen.setdefault(_sizes(node), [])
             for first in others:
-                renamed = _in_loops_of(first, node)
-                if renamed is not None and _connected((first, renamed)) and _runs_at(graph, node, first):
+                renamed = in_loops_of(first, node)
+                if renamed is not None and _connected((first, renamed)) and runs_at(graph, node, first):
                     return first, node
             others.append(node)
     return None
 
 
-def _runs_at(graph: NodeGraph, node: Reduce, first: Reduce) -> bool:
+def runs_at(graph: NodeGraph, node: Reduce, first: Reduce) -> bool:
     """Whether the node may run where an earlier one does: it reads nothing that is written from there on."""
     late = [graph.position(w) for b in node.reads() for w in graph.writers(b)]
     kept = all(s.buffer.root is s.buffer for s in node.stores) and not graph.crosses(node.reads(), first, node)
@@ -77,7 +77,7 @@ def _with_joined(stages: Sequence[Stage]) -> tuple[Stage, ...]:
     rest = list(stages)
     while rest:
         run = _run(rest)
-        found.append(_joined(run) if _connected(run) else rest[0])
+        found.append(joined(run) if _connected(run) else rest[0])
         del rest[: len(run) if _connected(run) else 1]
     return tuple(found)
 
@@ -88,7 +88,7 @@ def _run(stages: Sequence[Stage]) -> list[Reduce]:
     for stage in stages:
         if not isinstance(stage, Reduce) or not _is_plain(stage) or not reduces_contiguous(stage):
             break
-        renamed = _in_loops_of(run[0], stage) if run else stage
+        renamed = in_loops_of(run[0], stage) if run else stage
         if renamed is None or not _knows(run, renamed):
             break
         run.append(renamed)
@@ -102,7 +102,7 @@ def _knows(run: Sequence[Reduce], node: Reduce) -> bool:
     return ends and not any(load.buffer in made for f in node.reductions for load in f.value.loads)
 
 
-def _in_loops_of(first: Reduce, node: Reduce) -> Reduce | None:
+def in_loops_of(first: Reduce, node: Reduce) -> Reduce | None:
     """The node with the loops of another one; None where it has others."""
     loops = [(*n.dims, *n.rdims) for n in (node, first)]
     if len(node.dims) != len(first.dims) or [v.extent for v in loops[0]] != [v.extent for v in loops[1]]:
@@ -121,7 +121,7 @@ def _connected(run: Sequence[Reduce]) -> bool:
     return len(met) > 1 and not left
 
 
-def _joined(run: Sequence[Reduce]) -> Reduce:
+def joined(run: Sequence[Reduce]) -> Reduce:
     """One reduction with the accumulators of all, whose ends know the results of those before them."""
     reductions: list[Reduction] = []
     stores: list[Store] = []

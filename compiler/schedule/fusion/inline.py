@@ -73,7 +73,8 @@ def _consider(graph: NodeGraph, node: Map, remarks: Remarks, budget: int, device
     if budget and _shows_keys(node, store, readers, device):
         budget = WORK.mask
     if budget and device is not None and _reads_no_more(node, store):
-        budget = max(budget, device.fusions.recomputed)
+        facts, maps = device.fusions, len(readers) > 1 and all(isinstance(reader, Map) for reader in readers)
+        budget = max(budget, facts.by_maps if maps else facts.recomputed)
     reason = _refusal(node, store, readers, budget) or _overwritten(graph, node, store, readers)
     for reader in readers:
         if reason:

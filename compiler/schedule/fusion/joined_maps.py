@@ -7,6 +7,8 @@
 Law: an element of the later map takes of the earlier one nothing but what the same iteration computes, and no node
 between them reads or writes what the earlier one writes, or writes what it reads. The stores of the later map come
 first, so that each reads what stays in place until its own store.
+
+Maps of one number each, such as the counters of batches that a model's norms have, are one kernel, too.
 """
 
 from __future__ import annotations
@@ -34,6 +36,35 @@ def join_maps(graph: NodeGraph, remarks: Remarks) -> None:
             graph.replace(later, joined)
             graph.remove(earlier)
             later = joined
+
+
+def join_numbers(graph: NodeGraph, remarks: Remarks, most: int) -> None:
+    """Joins maps of single numbers that have nothing to do with each other, in the place of the first of them.
+
+    most: stores of a kernel.
+    """
+    first: Map | None = None
+    for node in [n for n in graph.nodes if isinstance(n, Map) and not n.dims]:
+        joined = None if first is None else _numbers(graph, first, node, most)
+        if first is None or joined is None:
+            first = node
+            continue
+        remarks.fused(label(first), label(node), "one kernel for single numbers")
+        graph.replace(first, joined)
+        graph.remove(node)
+        first = joined
+
+
+def _numbers(graph: NodeGraph, first: Map, node: Map, most: int) -> Map | None:
+    """Both in the place of the first one; None where the later one needs to stay, or reads what the first one makes."""
+    stores = (*first.stores, *node.stores)
+    written, read = ({b.root for b in found} for found in (node.writes(), node.reads()))
+    low, high = graph.position(first), graph.position(node)
+    between = (n for n in graph.nodes if low <= graph.position(n) < high)
+    meets = any(
+        written & {b.root for b in (*n.reads(), *n.writes())} or read & {b.root for b in n.writes()} for n in between
+    )
+    return None if meets or len(stores) > most else replace(first, stores=stores, origin=first.origin + node.origin)
 
 
 def _joined(graph: NodeGraph, later: Map) -> Iterator[tuple[Map, Map]]:

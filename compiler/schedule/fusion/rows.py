@@ -27,6 +27,7 @@ from ...ir.index import (
     Var,
     of,
     product,
+    row_major,
 )
 from ...ir.nodes import Map, Nest, Reduce, Store
 from ...ir.program import AnyNode
@@ -149,6 +150,7 @@ def _as_stage(
         return None, "reduces over another dimension than the rows"
     if not _order_allows(graph, members, node):
         return None, "another kernel has to run in between"
+    node = _with_rows(node, rows)
     writes = {s.buffer: (m, s) for m in members.values() for s in m.stores}
     names: dict[Var, Var] | None = None
     for load in _loads(node):
@@ -164,6 +166,16 @@ def _as_stage(
     if not transposes and isinstance(node, Map) and _transposes(node, names, members, rows):
         return None, "its results lie across the columns"
     return _rename(node, names, rows), ""
+
+
+def _with_rows(node: Map | Reduce, rows: tuple[Var, ...]) -> Map | Reduce:
+    """The node with a loop for each of the rows, where its first one goes over all of them."""
+    count = product(v.extent for v in rows)
+    if len(rows) < 2 or not node.dims or node.dims[0].extent != count or count.constant is None:
+        return node
+    own = tuple(Var(f"{node.dims[0].name}{v.name}", v.extent) for v in rows)
+    split = substituted(node, {node.dims[0]: row_major(own)})
+    return replace(split, dims=(*own, *node.dims[1:]))
 
 
 def _is_serial(node: Map | Reduce, rows: tuple[Var, ...]) -> bool:

@@ -12,6 +12,7 @@ from ...ir.plans.gpu import MapPlan
 from ...ir.rewrite import flattened
 from ...machine.gpu import ACCESS, Device
 from ..cost.estimates import number
+from ..fusion.early_casts import is_rounding
 from .blocks import blocks, power_of_two, share, warps_for
 
 
@@ -39,6 +40,8 @@ def map_axes(node: Map, plan: MapPlan, device: Device) -> tuple[Var, ...]:
 
 def map_block(node: Map, plan: MapPlan, device: Device) -> tuple[int, ...]:
     """Elements of a program: of a flat map, or along both axes of a tile."""
+    if plan.form == "flat" and plan.together:
+        return (min(power_of_two(number(_total(node))), device.maps.most * device.maps.of_many),)
     if plan.form == "flat":
         total = _total(node)
         most = total.constant if total.constant is not None else device.maps.most
@@ -68,11 +71,18 @@ def map_fours(node: Map, plan: MapPlan) -> bool:
     return bool(drawn) and all(isinstance(e, Call) and takes_words_in_turn(e, flat) for e in moved)
 
 
+def map_together(node: Map, plan: MapPlan) -> bool:
+    """Whether a map shares its launch with its neighbours: those that depend on nothing that the call computes."""
+    return is_rounding(node) and not plan.wide
+
+
 def map_warps(node: Map, plan: MapPlan, device: Device) -> int:
     """Warps of a program: a thread loads 16 bytes at once."""
     if plan.form != "flat":
         return warps_for(plan.block[0] * plan.block[1], device.maps.each, device.maps.most_warps)
     each = ACCESS // max(DTYPES[b.dtype].size for b in (*node.reads(), *node.writes()))
+    if plan.together:
+        return min(warps_for(plan.block[0], each), device.maps.most_warps)
     return warps_for(plan.block[0], each * _more(_total(node), device))
 
 

@@ -7,8 +7,9 @@ import math
 
 from ...ir.dtypes import DTYPES
 from ...ir.index import product
+from ...ir.plans.gpu import ProductPlan
 from ...ir.plans.tiles import GemmTile
-from ...ir.structured import Conv
+from ...ir.structured import Conv, Gemm
 from ...machine.gpu import Device
 from .blocks import power_of_two
 from .tiles import typical
@@ -36,6 +37,18 @@ def pixels_form(node: Conv, tile: GemmTile) -> str:
     channels = node.dims[0].extent.constant
     one = product(v.extent for v in node.dims[1:-1]).constant == 1
     return "pixels" if one or (channels is not None and channels % tile.n == 0) else "pixels flat"
+
+
+def pixels_summed(node: Gemm | Conv, plan: ProductPlan, device: Device) -> tuple[int, int]:
+    """Rows and warps of the programs of a kernel that sums the parts of tiles; no rows where there are few parts: the
+    last program of a tile sums them then, and the others idle for as long."""
+    facts, tile = device.pixels, plan.cut
+    if not isinstance(node, Conv) or node.algorithm != "pixels" or tile.split < facts.apart:
+        return 0, 0
+    b, *taps, a = (typical(v.extent) for v in node.dims)
+    each = -(-a * b * math.prod(taps) // (device.sms * facts.together))
+    rows = min(power_of_two(max(each // tile.n, 1)), facts.summed, tile.m)
+    return rows, max(1, min(rows * tile.n // facts.of_warp, facts.few_warps))
 
 
 def _sides(device: Device) -> tuple[int, ...]:

@@ -47,7 +47,8 @@ from .lane_plans import (
     scatter_rows,
     scatter_warps,
 )
-from .map_plans import map_axes, map_block, map_form, map_fours, map_room, map_warps
+from .map_plans import map_axes, map_block, map_form, map_fours, map_room, map_together, map_warps
+from .pixel_tiles import pixels_summed
 from .product_plans import (
     attention_folded,
     attention_form,
@@ -65,6 +66,7 @@ from .product_plans import (
     product_order,
     product_prefetch,
     product_promotion,
+    product_stored,
     product_tile,
     product_variants,
     product_walkers,
@@ -159,7 +161,8 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("fma", GpuPlan, "fuses", lambda k, c: may_fuse(k.node)),
     _row("map-form", MapPlan, "form", lambda k, c: map_form(k.node, c.gpu)),
     _row("map-axes", MapPlan, "axes", lambda k, c: map_axes(k.node, k.plan, c.gpu), "form"),
-    _row("map-block", MapPlan, "block", lambda k, c: map_block(k.node, k.plan, c.gpu), "axes"),
+    _row("map-together", MapPlan, "together", lambda k, c: map_together(k.node, k.plan), "form"),
+    _row("map-block", MapPlan, "block", lambda k, c: map_block(k.node, k.plan, c.gpu), "axes together"),
     _row("map-fours", MapPlan, "fours", lambda k, c: map_fours(k.node, k.plan), "block"),
     _row("map-warps", MapPlan, "warps", lambda k, c: map_warps(k.node, k.plan, c.gpu), "block"),
     _row("map-room", MapPlan, "room", lambda k, c: map_room(k.node, k.plan, c.gpu), "block"),
@@ -189,6 +192,8 @@ GPU_PLANNING: tuple[PlanningPass, ...] = (
     _row("product-ahead", ProductPlan, "ahead", lambda k, c: product_ahead(k.node, k.plan), "form stages"),
     _row("product-promotion", ProductPlan, "promoted", lambda k, c: product_promotion(k.node, k.plan), "tile"),
     _row("product-precision", ProductPlan, "precision", lambda k, c: c.gpu.float32),
+    _row("product-stored", ProductPlan, "stored", lambda k, c: product_stored(k.node)),
+    _row("product-sums", ProductPlan, "summed", lambda k, c: pixels_summed(k.node, k.plan, c.gpu), "tile form"),
     _row("product-variants", ProductPlan, "variants", _variants, "tile"),
     _row("product-range", ProductPlan, "range", lambda k, c: _below_variants(k.plan), "variants"),
     _row("attention-tile", AttentionPlan, "tile", lambda k, c: attention_tile(k.node, c.gpu)),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from ...ir.index import ONE, Index, as_index, exact_div, product
+from ...ir.dtypes import DTYPES
+from ...ir.index import ONE, Index, as_index, exact_div, of, product
 from ...ir.plans.gpu import AttentionPlan, Dequantise, ProductPlan, SeenKeys, SizeRange
 from ...ir.plans.tiles import GemmTile, Tile
 from ...ir.structured import Attention, AttentionGradient, Conv, Gemm
-from ...machine.gpu import TENSOR_CORE_TILE, Device
+from ...machine.gpu import ACCESS, TENSOR_CORE_TILE, Device
 from ..cost.estimates import number
 from ..matrix.seen_keys import only_hides, seen_keys
 from .axes import as_product
@@ -115,6 +116,22 @@ def product_prefetch(node: Gemm | Conv, plan: ProductPlan, device: Device) -> bo
         return node.b.buffer.kind == "const" and (node.quantised is not None or node.unit_strides[0] == ONE)
     runs = plan.form == "flat" or (plan.form == "taps" and _channels(node) % plan.cut.k == 0)
     return node.w.kind == "const" and runs  # the steps of a run are one run of the weight
+
+
+def product_stored(node: Gemm | Conv) -> int:
+    """Columns to store where all results have the same padded rows, so that whole vectors are stored; else 0."""
+    if not isinstance(node, Gemm) or len(node.dims) != 2:
+        return 0
+    row, column = node.dims
+    place, *others = {s.index - of(column) for s in node.stores}
+    step = place.coefficient(row)
+    width, count = step.constant if step is not None else None, column.extent.constant
+    loads = [ld for s in node.stores for ld in s.value.loads]
+    temporary = all(s.buffer.kind == "temp" for s in node.stores) and not any(column in ld.vars() for ld in loads)
+    if others or width is None or count is None or not temporary or place != of(row) * width:
+        return 0
+    unit = ACCESS // min(DTYPES[s.buffer.dtype].size for s in node.stores)
+    return width if count < width == -(-count // unit) * unit else 0
 
 
 def product_ahead(node: Gemm | Conv, plan: ProductPlan) -> int:

@@ -1,4 +1,5 @@
-"""Padded rows: the rows of a buffer that a product reads begin at multiples of 16 bytes, as its loads want them.
+"""Padded rows: the rows of a buffer that a product reads or makes begin at multiples of 16 bytes, as its loads and
+stores want them.
 
     y[m*50257 + n] = f(x[m, n])                 y[m*50264 + n] = f(x[m, n])
     gemm  a = y, strides (50257, 1)      ->     gemm  a = y, strides (50264, 1)
@@ -17,11 +18,11 @@ from ...ir.bounds import largest
 from ...ir.buffers import Buffer, Operand
 from ...ir.dtypes import DTYPES
 from ...ir.expr import Expr, Load, rewrite
-from ...ir.index import ZERO, Index, Var, exact_div, of
+from ...ir.index import ONE, ZERO, Index, Var, as_index, exact_div, of, product
 from ...ir.nodes import Map, Nest, Node, Reduce, Store
 from ...ir.program import AnyNode
 from ...ir.proofs import nonnegative_by_cases
-from ...ir.rewrite import map_expressions
+from ...ir.rewrite import map_expressions, substituted
 from ...ir.structured import Gemm
 from ...machine.gpu import ACCESS, Device
 from ..graph import NodeGraph, label
@@ -34,17 +35,62 @@ def pad_rows(graph: NodeGraph, remarks: Remarks, device: Device) -> None:
     """Pads the rows of every buffer that products read at places that are not aligned."""
     for gemm in [n for n in graph.nodes if isinstance(n, Gemm) and n.quantised is None]:
         for operand in (gemm.a, gemm.b):
-            buffer, width = operand.buffer, _unaligned(operand, device)
+            buffer, width = operand.buffer, _unaligned(operand.buffer, operand.strides, device)
             if width and buffer.kind == "temp" and _pad(graph, buffer, width):
                 remarks.fused(label(gemm), buffer.name, "rows begin at multiples of 16 bytes")
+    for gemm in [n for n in graph.nodes if isinstance(n, Gemm)]:
+        for store in gemm.stores:
+            strides = [store.index.coefficient(v) for v in gemm.dims[-2:]]
+            known = [s for s in strides if s is not None]
+            plain = len(known) == len(gemm.dims) == 2
+            width = _unaligned(store.buffer, known, device) if plain else 0
+            if width == gemm.dims[-1].extent.constant and store.buffer.kind == "temp":
+                _pad(graph, store.buffer, width)
+    for node in [n for n in graph.nodes if isinstance(n, Map)]:
+        whole = _with_padding(node, device)
+        if whole is not None:
+            graph.replace(node, whole)
 
 
-def _unaligned(operand: Operand, device: Device) -> int:
-    """The width of the operand's rows where they do not begin at multiples of what a load takes at once; else 0."""
-    unit = _unit(operand.buffer)
-    strides = [s.constant for s in operand.strides[-2:]]
-    width = next((s for s in strides if s is not None and s != 1), 0)
-    return width if 1 in strides and width % unit and width >= device.products.padded else 0
+def _with_padding(node: Map, device: Device) -> Map | None:
+    """A map over padded rows that makes what lies between them, too: it is one run of memory then, and nobody reads
+    what it makes there of what was there. None where it has other rows, or reads what has no such places."""
+    if len(node.dims) < 2:
+        return None
+    *rows, column = node.dims
+    width = column.extent.constant
+    if width is None or any(s.buffer.kind != "temp" for s in node.stores):
+        return None
+    along = [ld for s in node.stores for ld in s.value.loads if column in ld.vars()]
+    wide = {_wide(i.index, rows[-1], column) for i in (*along, *node.stores)}
+    (stride, *others) = wide
+    if others or stride is None or not width < stride < width + _unit(node.stores[0].buffer):
+        return None
+    extents = [v.extent for v in rows]
+    sizes = {as_index(stride) * product(extents), *(i.buffer.size for i in (*along, *node.stores))}
+    if len(sizes) > 1 or any(_starts(i.index, node.dims) for i in (*along, *node.stores)):
+        return None
+    longer = Var(column.name, as_index(stride))
+    return replace(substituted(node, {column: of(longer)}), dims=(*rows, longer))
+
+
+def _wide(index: Index, row: Var, column: Var) -> int | None:
+    """How far apart neighbouring rows lie, where the elements of one lie side by side."""
+    step = index.coefficient(row)
+    return step.constant if step is not None and index.coefficient(column) == ONE else None
+
+
+def _starts(index: Index, loops: Sequence[Var]) -> bool:
+    """Whether a place is no plain sum of loops, or has an offset."""
+    return index.substitute(dict.fromkeys(loops, ZERO)) != ZERO or any(not isinstance(a, Var) for a in index.atoms())
+
+
+def _unaligned(buffer: Buffer, strides: Sequence[Index], device: Device) -> int:
+    """The width of rows with these strides where they do not begin at multiples of what a load takes; else 0."""
+    unit = _unit(buffer)
+    known = [s.constant for s in strides[-2:]]
+    width = next((s for s in known if s is not None and s != 1), 0)
+    return width if 1 in known and width % unit and width >= device.products.padded else 0
 
 
 def _unit(buffer: Buffer) -> int:
