@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 
 import torch
+from mycc.compiler.codegen.host.cuda_program import cuda_entry_view
 from mycc.compiler.ir.buffers import Buffer
 from mycc.compiler.ir.plans.gpu import MapPlan
 from mycc.compiler.ir.plans.kernel import Kernel
@@ -58,6 +60,9 @@ def test_a_step(interpreter: TritonInterpreter) -> None:
         assert (values - own).abs().max() <= 2e-2 * max(float(own.abs().max()), 1), name
     shared = [launch for launch in program.code.entries[0].launches if "def part0(" in launch.kernel.source]
     assert [len(launch.args) for launch in shared] == [2 * sum(map(rounds, program.schedule.kernels))]
+    view = cuda_entry_view(program.code.entries[0], 0, Counter(), Counter())
+    assert len(view.calls) < len(program.schedule.kernels)
+    assert all(0 <= b.first <= b.last < len(view.calls) for b in view.formulas.buffers)
 
 
 def rounds(kernel: Kernel) -> bool:
