@@ -330,8 +330,8 @@ class FusionFacts:
     through shared memory. group_rows: rows of a tile from which the tensor cores take an operand once for all columns.
     launch_work: additions that take as long as a launch. recomputed: operations of an element that several kernels
     compute rather than one stores it, where they read no more bytes for it; by_maps: the same where maps alone read
-    it. numbers: single numbers that one kernel
-    makes. late: elements of the largest tensor whose update runs behind all else.
+    it. numbers: single numbers that one kernel makes. late: elements of the largest tensor whose update runs behind all
+    else.
     """
 
     moves: float = 3.0
